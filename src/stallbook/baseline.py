@@ -1,0 +1,140 @@
+"""What a decode step should have cost: fitted to a run's captured steps, or given."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from stallbook.run import ExplicitBaseline, Ints
+
+__all__ = ["BaselineFit", "fit_least_squares", "fit_robust", "given", "none"]
+
+Floats = npt.NDArray[np.float64]
+
+MAX_POINTS: Final = 20_000
+"""Steps that a robust fit looks at, evenly spaced: more do not move it."""
+
+
+@dataclass(frozen=True)
+class BaselineFit:
+    """`B(rows, kv) = fixed_ns + row_ns * rows + kv_token_ns * kv`, and how well it is known.
+
+    method: "explicit", "least squares", "robust", "mean" (one captured size) or "none".
+    spread: median absolute deviation of M over B, as a fraction; nan where unknown.
+    best: the run's best tenth of M over B: far below 1 says that the run was slow throughout.
+    """
+
+    method: str
+    fixed_ns: float = 0.0
+    row_ns: float = 0.0
+    kv_token_ns: float = 0.0
+    steps_used: int = 0
+    spread: float = float("nan")
+    best: float = float("nan")
+    note: str = ""
+
+    @property
+    def needs_kv(self) -> bool:
+        """Whether a step without a count of KV tokens has no baseline."""
+        return self.kv_token_ns != 0.0
+
+    def at(self, rows: Ints, kv: Ints) -> Ints:
+        """B in whole ns (floored); negative counts as 0. A step whose KV tokens are needed and missing gives -1."""
+        value = self.fixed_ns + self.row_ns * rows + (self.kv_token_ns * kv if self.needs_kv else 0.0)
+        out = np.clip(np.floor(value), 0, 2.0**52).astype(np.int64)
+        if self.method == "none":
+            return np.full_like(out, -1)
+        return np.where((kv < 0) & self.needs_kv, -1, out)
+
+
+def given(b: ExplicitBaseline) -> BaselineFit:
+    """A baseline that came with the log or from the user."""
+    return BaselineFit("explicit", b.fixed_ns, b.row_ns, b.kv_token_ns)
+
+
+def none(note: str) -> BaselineFit:
+    """No baseline: nothing is charged to `graph`, `slow` or `pad`."""
+    return BaselineFit("none", note=note)
+
+
+def fit_least_squares(rows: Ints, decode: Ints) -> BaselineFit:
+    """The post's rule: ordinary least squares of decode time on padded size over captured steps.
+
+    rows: padded sizes; decode: GC-free decode times, ns. Of one size alone, the least-norm line through it.
+    """
+    if not len(rows):
+        return none("no captured step")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", np.exceptions.RankWarning)
+        slope, fixed = np.polyfit(rows.astype(np.float64), decode.astype(np.float64), 1)
+    note = "one padded size: the slope is not determined" if len(np.unique(rows)) == 1 else ""
+    fit = BaselineFit("least squares", float(fixed), float(slope), 0.0, len(rows), note=note)
+    return _graded(fit, rows, np.full(len(rows), -1), decode)
+
+
+def fit_robust(rows: Ints, kv: Ints, decode: Ints) -> BaselineFit:
+    """The rule of `full`: a fit on padded size and KV tokens that outliers do not move.
+
+    rows, kv (-1: not known), decode (ns): a value a step. Least absolute deviations start it (iteratively
+    reweighted least squares), Tukey's bisquare with the median absolute deviation as scale finishes it
+    (Huber and Ronchetti, Robust Statistics, 2nd ed., ch. 7).
+    """
+    if not len(rows):
+        return none("no captured step")
+    every = -(-len(rows) // MAX_POINTS)
+    x, k, y = rows[::every], kv[::every], decode[::every].astype(np.float64)
+    if len(np.unique(x)) == 1:
+        fit = BaselineFit("mean", float(y.mean()), steps_used=len(y), note="one padded size: its mean at every size")
+        return _graded(fit, x, k, decode[::every])
+    columns = [np.ones(len(x)), x.astype(np.float64)]
+    with_kv = bool((k >= 0).all()) and len(np.unique(k)) > 2 and len(x) > 3
+    if with_kv:
+        columns.append(k.astype(np.float64))
+    design = np.stack(columns, axis=1)
+    beta = _bisquare(design, y, _least_absolute(design, y))
+    fit = BaselineFit("robust", beta[0], beta[1], beta[2] if with_kv else 0.0, len(y))
+    return _graded(fit, x, k, decode[::every])
+
+
+def _weighted(design: Floats, y: Floats, weight: Floats) -> Floats:
+    root = np.sqrt(weight)
+    scale = np.abs(design).max(axis=0)
+    beta, *_ = np.linalg.lstsq(design / scale * root[:, None], y * root, rcond=None)
+    return np.asarray(beta / scale, np.float64)
+
+
+def _least_absolute(design: Floats, y: Floats, rounds: int = 40) -> Floats:
+    beta = _weighted(design, y, np.ones(len(y)))
+    floor = max(float(np.median(np.abs(y))) * 1e-6, 1.0)
+    for _ in range(rounds):
+        beta = _weighted(design, y, 1.0 / np.maximum(np.abs(y - design @ beta), floor))
+    return beta
+
+
+def _bisquare(design: Floats, y: Floats, beta: Floats, rounds: int = 20) -> Floats:
+    """Redescending weights: steps beyond 4.685 scales do not count at all (95% efficient at the normal)."""
+    for _ in range(rounds):
+        rest = y - design @ beta
+        scale = 1.4826 * float(np.median(np.abs(rest)))
+        if scale <= 0.0:
+            break
+        u = rest / (4.685 * scale)
+        weight = np.where(np.abs(u) < 1.0, (1.0 - u**2) ** 2, 0.0)
+        if np.count_nonzero(weight) <= design.shape[1]:
+            break
+        beta = _weighted(design, y, weight)
+    return beta
+
+
+def _graded(fit: BaselineFit, rows: Ints, kv: Ints, decode: Ints) -> BaselineFit:
+    expected = fit.at(rows, kv)
+    usable = expected > 0
+    if not usable.any():
+        return fit
+    ratio = decode[usable] / expected[usable]
+    spread = float(np.median(np.abs(ratio - np.median(ratio))))
+    return replace(fit, spread=spread, best=float(np.quantile(ratio, 0.1)))

@@ -1,0 +1,173 @@
+"""Gaps by cause: every nanosecond of every gap charged to exactly one cause, in exact integers.
+
+For each cause a cumulative function of time is evaluated once per emitting step (`stallbook.ledger`); the part
+of a gap is a difference of two values, less what the request spent evicted, held or unscheduled. All requests
+that emitted at two consecutive emitting steps have the same gap with the same parts, so these are kept once, as
+a row with a weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from stallbook.abilities import abilities
+from stallbook.away import Away, Skipped, away_windows, cut_gaps, skipped_steps
+from stallbook.baseline import BaselineFit
+from stallbook.causes import EXPLAINED_BY_WORK, ORDER, OTHER, POST, ordered
+from stallbook.charges import Charges, charge, segment_cause
+from stallbook.gaps import Gaps, find_gaps
+from stallbook.ledger import Ledger
+from stallbook.run import ExplicitBaseline, Ints, Run
+from stallbook.timeline import DECODE, Timeline, build_timeline
+
+__all__ = ["Partition", "Reconcile", "Rules", "partition"]
+
+Rules = Literal["full", "post"]
+
+PRIMARY_NS = 1_000_000
+"""The least part that can be a gap's primary cause, if it also is a quarter of the gap."""
+
+
+@dataclass(frozen=True)
+class Reconcile:
+    """What must hold, measured: both first fields are 0 or the analysis is wrong."""
+
+    max_error_ns: int
+    negative_parts: int
+    skipped_steps_unexplained: int
+    gaps_skipping: int
+
+
+@dataclass(frozen=True)
+class Partition:
+    """The partition of all gaps of a run.
+
+    causes: the columns, in the order that breaks ties; those that occur nowhere are left out (the post's seven
+    never are). rows, context: ns, shape (rows, causes). row_gap: ns. row_weight: how many gaps have the row.
+    row_primary: column of the primary cause, -1 for clean. row_of_gap: the row of each gap of `gaps`.
+    context: what the engine did while the request was evicted, held or unscheduled; explains, is never added.
+    """
+
+    run: Run
+    rules: Rules
+    causes: tuple[str, ...]
+    gaps: Gaps
+    rows: Ints
+    context: Ints
+    row_gap: Ints
+    row_weight: Ints
+    row_primary: Ints
+    row_of_gap: Ints
+    reconcile: Reconcile
+    baseline: BaselineFit
+    abilities: Mapping[str, str]
+    notes: Mapping[str, int] = field(default_factory=dict)
+
+    def parts(self) -> Ints:
+        """Every part of every gap, ns, shape (gaps, causes)."""
+        return self.rows[self.row_of_gap]
+
+
+def partition(run: Run, rules: Rules = "full", baseline: ExplicitBaseline | None = None) -> Partition:
+    """Charge every nanosecond of every gap of `run` to exactly one cause.
+
+    rules: "full", or "post" for the post's seven causes and baseline. baseline: overrides the log's own.
+    """
+    if rules not in ("full", "post"):
+        raise ValueError(f"rules is {rules!r}; it is 'full' or 'post'")
+    gaps = find_gaps(run)
+    timeline = build_timeline(run, rules)
+    charges = charge(run, timeline, rules, baseline or run.baseline)
+    ledger = Ledger(run, timeline, charges, _columns(run, rules))
+    away = cut_gaps(gaps, away_windows(run, rules, ledger.causes))
+    skipped = skipped_steps(run, gaps, away, rules)
+    rows, context, row_gap, row_weight, row_of_gap = _charge_gaps(gaps, ledger, away, skipped)
+    keep = _occurring(ledger.causes, rows, context, row_weight)
+    causes = tuple(c for c, k in zip(ledger.causes, keep, strict=True) if k)
+    rows, context = np.ascontiguousarray(rows[keep].T), np.ascontiguousarray(context[keep].T)
+    seen = row_weight > 0
+    error = int(np.abs(rows.sum(axis=1) - row_gap)[seen].max(initial=0))
+    return Partition(
+        run, rules, causes, gaps, rows, context, row_gap, row_weight, _primary(causes, rows, row_gap), row_of_gap,
+        Reconcile(error, int(((rows < 0).any(axis=1) & seen).sum()), skipped.unexplained, skipped.gaps),
+        charges.baseline, abilities(run, rules, charges), _notes(run, timeline, charges),
+    )  # fmt: skip
+
+
+def _columns(run: Run, rules: Rules) -> tuple[str, ...]:
+    """Every cause that this run could charge."""
+    if rules == "post":
+        return POST
+    segments = {segment_cause(run.names[i]) for i in np.unique(run.segments.name)} - {DECODE}
+    holds = {OTHER + run.names[i] for i in np.unique(run.holds.kind)}
+    return ordered([*ORDER[: ORDER.index("frontend")], *segments, *holds])
+
+
+def _charge_gaps(gaps: Gaps, ledger: Ledger, away: Away, skipped: Skipped) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """Rows (one column a row), context, gap lengths, weights, and the row of each gap.
+
+    The first rows are the intervals of the emitting steps, shared by all that emitted at both of their ends; then
+    comes a row for each gap of its own: one that skips steps, or whose request was away.
+    """
+    n = len(gaps.emit)
+    upto = ledger.at(gaps.emit)
+    own = gaps.to - gaps.frm != 1
+    own[away.gap] = True
+    own_rows = np.flatnonzero(own)
+    row_of_gap = gaps.to.copy()
+    row_of_gap[own_rows] = n + np.arange(len(own_rows))
+    frm = np.concatenate([np.maximum(np.arange(n) - 1, 0), gaps.frm[own_rows]])
+    to = np.concatenate([np.arange(n), gaps.to[own_rows]])
+    rows = upto[:, to] - upto[:, frm]
+    length = gaps.emit[to] - gaps.emit[frm]
+    context = np.zeros_like(rows[:-1])
+    residual = ledger.causes.index("residual")
+    row, span = row_of_gap[away.gap], away.t1 - away.t0
+    _take_out(rows, context, residual, row, ledger.at(away.t1) - ledger.at(away.t0), span)
+    _charge(rows, away.cause, row, span)
+    if len(skipped.gap):
+        a, b = skipped.step - 1, skipped.step
+        row, span = row_of_gap[skipped.gap], gaps.emit[b] - gaps.emit[a]
+        _take_out(rows, context, residual, row, upto[:, b] - upto[:, a], span)
+        _charge(rows, np.full(len(row), ledger.causes.index("unscheduled")), row, span)
+    rows[residual] = length - rows[-1]
+    return rows[:-1], context, length, np.bincount(row_of_gap, minlength=len(to)), row_of_gap
+
+
+def _charge(rows: Ints, cause: Ints, row: Ints, span: Ints) -> None:
+    """Add `span` ns to a cause of a row, and to the last row: what is charged at all."""
+    np.add.at(rows.reshape(-1), cause * rows.shape[1] + row, span)
+    np.add.at(rows[-1], row, span)
+
+
+def _take_out(rows: Ints, context: Ints, residual: int, row: Ints, charged: Ints, span: Ints) -> None:
+    """Move what the engine did in a window out of the gap's parts and into its context."""
+    for k in range(len(rows)):
+        np.subtract.at(rows[k], row, charged[k])
+    for k in range(len(context)):
+        np.add.at(context[k], row, charged[k])
+    np.add.at(context[residual], row, span - charged[-1])
+
+
+def _occurring(causes: tuple[str, ...], rows: Ints, context: Ints, weight: Ints) -> list[bool]:
+    seen = weight > 0
+    return [c in POST or bool(rows[k, seen].any() or context[k].any()) for k, c in enumerate(causes)]
+
+
+def _primary(causes: tuple[str, ...], rows: Ints, gap: Ints) -> Ints:
+    """The largest part that can be one, if it is large enough; the first of equals."""
+    can = np.array([c not in EXPLAINED_BY_WORK for c in causes])
+    if not len(rows):
+        return np.zeros(0, np.int64)
+    best = np.argmax(np.where(can, rows, -1), axis=1)
+    part = rows[np.arange(len(rows)), best]
+    return np.where((part >= PRIMARY_NS) & (4 * part >= gap), best, -1)
+
+
+def _notes(run: Run, timeline: Timeline, charges: Charges) -> dict[str, int]:
+    found = {"identical_windows": timeline.duplicates, "capped_run_delay": charges.capped}
+    return dict(run.notes) | {slug: count for slug, count in found.items() if count}

@@ -1,0 +1,71 @@
+"""What several commands share: opening logs, reading a baseline, writing to a terminal or a file."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from stallbook.errors import StallbookError
+
+if TYPE_CHECKING:
+    from stallbook.partition import Partition
+    from stallbook.run import ExplicitBaseline
+
+__all__ = ["Baseline", "Force", "Rules", "partition_of", "read_baseline"]
+
+Rules = Annotated[
+    Literal["full", "post"],
+    typer.Option("--rules", help="Charge every cause, or the seven of the original post by its baseline alone."),
+]
+Baseline = Annotated[
+    str | None,
+    typer.Option(
+        "--baseline",
+        metavar="FIXED,ROW,KV",
+        help="What a decode step should cost, in ns: fixed, a row, a KV token; or the same as a JSON object.",
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
+
+_FIELDS = ("fixed_ns", "row_ns", "kv_token_ns")
+
+
+def partition_of(path: Path, rules: Literal["full", "post"], baseline: str | None) -> Partition:
+    """Open a log of any format and partition its gaps."""
+    import stallbook as sb
+
+    explicit = read_baseline(baseline)
+    return sb.partition(sb.open(path), rules=rules, baseline=explicit)
+
+
+def read_baseline(text: str | None) -> ExplicitBaseline | None:
+    """`FIXED,ROW,KV` or a JSON object with the same three fields; what is left out is 0."""
+    if text is None:
+        return None
+    from stallbook.run import ExplicitBaseline
+
+    try:
+        told: Any = json.loads(text) if text.lstrip().startswith("{") else dict(zip(_FIELDS, _numbers(text), strict=False))
+        if set(told) - set(_FIELDS):
+            raise ValueError
+        values = [float(told.get(name, 0)) for name in _FIELDS]
+    except (TypeError, ValueError, AttributeError):
+        values = [math.nan]
+    if not all(map(math.isfinite, values)):
+        raise StallbookError(
+            "bad-baseline",
+            f"--baseline {text!r} is not three finite numbers",
+            f"write FIXED,ROW,KV in ns, or a JSON object of {', '.join(_FIELDS)}",
+        )
+    return ExplicitBaseline(*values)
+
+
+def _numbers(text: str) -> list[float]:
+    numbers = [float(part) for part in text.split(",")]
+    if len(numbers) > len(_FIELDS):
+        raise ValueError
+    return numbers

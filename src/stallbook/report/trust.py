@@ -1,0 +1,116 @@
+"""How far a report can be trusted: the reconciliation, the baseline, the abilities, the machine, the instrument."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from rich.table import Table
+from rich.text import Text
+
+from stallbook.counters import STILL_DRIFT
+from stallbook.report import words
+from stallbook.report.model import RunReport
+
+__all__ = ["pairs", "table"]
+
+
+def pairs(rows: Iterable[tuple[str, str]]) -> Table:
+    """Two columns: what, and how much."""
+    grid = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True, style="dim")
+    grid.add_column(overflow="fold")
+    for name, value in rows:
+        grid.add_row(name, Text(value))
+    return grid
+
+
+def table(r: RunReport) -> Table:
+    """Everything that speaks for or against the figures above."""
+    return pairs(_rows(r))
+
+
+def _rows(r: RunReport) -> Iterator[tuple[str, str]]:
+    yield "reconciliation", _reconciliation(r)
+    if r.all.time_ns.get("residual", 0) or r.gaps:
+        yield "residual", f"{words.percent(r.all.share.get('residual'))} of all time has no record that explains it"
+    yield "skipped steps", _skipped(r)
+    yield "baseline", _baseline(r)
+    weak = [f"{cause} {ability}" for cause, ability in r.abilities.items() if ability in ("bounded", "hinted")]
+    if weak:
+        yield "known only roughly", ", ".join(weak)
+    if r.missing:
+        yield words.UNKNOWN_TEXT, ", ".join(r.missing)
+    yield "machine", _machine(r)
+    yield "instrument", _instrument(r)
+    if r.notes:
+        yield "repaired or dropped", ", ".join(f"{slug.replace('_', ' ')}: {n:,}" for slug, n in r.notes.items())
+
+
+def _reconciliation(r: RunReport) -> str:
+    checked = r.reconcile
+    if checked.exact:
+        return f"exact: the parts of each of {r.gaps:,} gaps add up to it, to 0 ns"
+    return (
+        f"BROKEN: off by up to {checked.max_error_ns:,} ns, {checked.negative_parts:,} negative parts; "
+        "do not use these figures"
+    )
+
+
+def _skipped(r: RunReport) -> str:
+    checked = r.reconcile
+    if not checked.skipped_steps_unexplained:
+        return "none unexplained"
+    return (
+        f"{checked.skipped_steps_unexplained:,} emitting steps passed a request by without a record of why "
+        f"({checked.gaps_skipping:,} gaps)"
+    )
+
+
+def _baseline(r: RunReport) -> str:
+    """The fitted cost of a decode step, and how well it is known."""
+    fit = r.baseline
+    method = str(fit.get("method") or "none")
+    if method == "none":
+        return f"none{_note(fit.get('note'))}: nothing is charged to graph, slow or pad by guess"
+    told = [f"{_us(fit.get('fixed_ns'))} us + {_us(fit.get('row_ns'))} us a row"]
+    if fit.get("kv_token_ns"):
+        told.append(f"{float(fit['kv_token_ns']):.3g} ns a KV token")
+    steps, spread = fit.get("steps_used"), fit.get("spread")
+    quality = [f"{steps:,} steps"] if isinstance(steps, int) and steps >= 0 else []
+    quality += [f"spread {words.percent(spread)}"] if isinstance(spread, float) and spread == spread else []
+    known = f" ({', '.join(quality)})" if quality else ""
+    return f"{method}: {' + '.join(told)}{known}{_note(fit.get('note'))}"
+
+
+def _note(note: object) -> str:
+    return f"; {note}" if note else ""
+
+
+def _us(ns: object) -> str:
+    return f"{ns / 1e3:,.1f}" if isinstance(ns, (int, float)) else "-"
+
+
+def _machine(r: RunReport) -> str:
+    s = r.speed
+    if s is None:
+        return f"speed {words.UNKNOWN_TEXT}: whether the machine held still is unknown"
+    probe = f"probe {s.median_ns / 1e3:,.1f} us, middle 80% within {words.percent(s.spread)}"
+    if s.thirds_ns is None or s.drift is None:
+        return f"{s.samples:,} samples are too few for a drift; {probe}"
+    moved = f"last third against first {words.signed_percent(s.drift)}"
+    if s.held_still:
+        return f"held still: {moved}; {probe}"
+    return f"DID NOT HOLD STILL (over {STILL_DRIFT:.0%}): {moved}; {probe}"
+
+
+def _instrument(r: RunReport) -> str:
+    """The recorder's own cost and losses, as it measured them."""
+    facts = r.facts
+    own = facts.get("self_ns")
+    told = []
+    if isinstance(own, (int, float)) and r.counters.wall_s > 0:
+        told.append(f"its own cost {words.percent(own / 1e9 / r.counters.wall_s)} of the run")
+    for key, name in (("dropped", "records dropped"), ("errors", "internal errors")):
+        if isinstance(facts.get(key), int):
+            told.append(f"{facts[key]:,} {name}")
+    return ", ".join(told) if told else f"its own cost: {words.UNKNOWN_TEXT}"

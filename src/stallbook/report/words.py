@@ -1,0 +1,86 @@
+"""Numbers as a reader should see them: a share that is not zero never prints as zero, nor one short of all as 100%."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["UNKNOWN_TEXT", "bar", "count", "marks", "mark_of", "ms", "percent", "rate", "signed_percent"]
+
+UNKNOWN_TEXT: Final = "not recorded"
+
+_MARKS: Final = {
+    "clean": "·", "prefill": "P", "preempt": "S", "graph": "C", "gc": "G", "tok": "T", "fwd": "·", "residual": "?",
+    "os": "O", "slow": "L", "unscheduled": "U", "pad": "·", "sched": "H", "sample": "M", "output": "W",
+    "frontend": "F", "network": "N", "queue": "Q",
+}  # fmt: skip
+_OTHER_MARKS: Final = "KXYZABDEIJRV"
+
+
+def percent(share: float | None) -> str:
+    """A share of something, to a tenth of a percent; its ends are kept for exact 0 and 1."""
+    if share is None:
+        return "-"
+    if share == 0:
+        return "0"
+    if share < 0.001:
+        return "<0.1%"
+    if 0.999 < share < 1:
+        return ">99.9%"
+    return f"{share:.1%}" if share < 1 else "100%"
+
+
+def signed_percent(change: float) -> str:
+    """A change, with its sign."""
+    return f"{change:+.1%}"
+
+
+def ms(value: float | None) -> str:
+    """A duration in ms to about three digits, without its unit."""
+    if value is None:
+        return "-"
+    if value == 0:
+        return "0"
+    if abs(value) < 0.001:
+        return "<0.001"
+    for limit, digits in ((1, 3), (10, 2), (100, 1)):
+        if round(abs(value), digits) < limit:
+            return f"{value:.{digits}f}"
+    return f"{value:,.0f}"
+
+
+def count(value: int | None) -> str:
+    """How many, or that it was not recorded."""
+    return UNKNOWN_TEXT if value is None else f"{value:,}"
+
+
+def rate(value: float | None) -> str:
+    """A rate to about three digits."""
+    return "-" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def bar(share: float, width: int) -> str:
+    """A bar of eighths; anything but 0 shows."""
+    eighths = max(round(share * width * 8), 1 if share > 0 else 0)
+    whole, part = divmod(min(eighths, width * 8), 8)
+    return "█" * whole + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[part]
+
+
+def mark_of(causes: tuple[str, ...]) -> dict[str, str]:
+    """The letter of each cause (and of clean) in the histogram; named segments take what is left, in order."""
+    left = iter(_OTHER_MARKS)
+    return {cause: _MARKS.get(cause) or next(left, "+") for cause in ("clean", *causes)}
+
+
+def marks(counts: dict[str, int], letters: dict[str, str], width: int) -> str:
+    """`counts` as a line of letters in proportion; each cause that occurs gets one letter at least."""
+    total = sum(counts.values())
+    if not total:
+        return ""
+    present = {cause: n for cause, n in counts.items() if n}
+    exact = {cause: n * width / total for cause, n in present.items()}
+    cells = {cause: max(1, int(share)) for cause, share in exact.items()}
+    while sum(cells.values()) < width:
+        cells[max(cells, key=lambda cause: exact[cause] - cells[cause])] += 1
+    while sum(cells.values()) > width and max(cells.values()) > 1:
+        cells[max((c for c in cells if cells[c] > 1), key=lambda cause: cells[cause] - exact[cause])] -= 1
+    return "".join(letters[cause] * n for cause, n in cells.items())[:width]

@@ -1,0 +1,199 @@
+"""Addable totals and distributions of one partition, or of many.
+
+A row stands for `weight` equal gaps, so everything here is exact and its cost follows the number of steps,
+not of gaps. Two tallies add up to the tally of both runs together; quantiles are taken from the merged
+rows, never averaged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from stallbook.causes import CLEAN, ordered
+from stallbook.run import Ints
+
+if TYPE_CHECKING:
+    from stallbook.partition import Partition
+
+__all__ = ["BINS_MS", "Bin", "Distribution", "Mix", "Tally", "tally"]
+
+BINS_MS: Final = (0, 5, 10, 15, 20, 30, 50, 80, 120, 200, 400, 800)
+"""Lower edges of the histogram of gaps, in ms; the last bin has no upper edge."""
+TAIL_PERCENTILE: Final = 99.0
+
+Values = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Weighted values, ascending. Exact: it is the multiset of everything that was counted."""
+
+    values: Values
+    weights: Ints
+
+    @classmethod
+    def of(cls, values: Values, weights: Ints | None = None) -> Distribution:
+        """Collect values in any order; without weights each counts once. A weight of 0 is left out."""
+        weights = np.ones(len(values), np.int64) if weights is None else weights
+        if (weights <= 0).any():
+            values, weights = values[weights > 0], weights[weights > 0]
+        order = np.argsort(values, kind="stable")
+        return cls(values[order], weights[order])
+
+    def __add__(self, other: Distribution) -> Distribution:
+        return Distribution.of(
+            np.concatenate((self.values, other.values)), np.concatenate((self.weights, other.weights))
+        )
+
+    @cached_property
+    def _ranks(self) -> Ints:
+        return np.cumsum(self.weights, dtype=np.int64)
+
+    @property
+    def count(self) -> int:
+        """How many values were counted."""
+        return int(self._ranks[-1]) if len(self.values) else 0
+
+    @property
+    def max(self) -> float | None:
+        """The largest value; None where there is none."""
+        return float(self.values[-1]) if len(self.values) else None
+
+    def percentile(self, q: float) -> float | None:
+        """The q-th percentile by linear interpolation; None where there is no value.
+
+        The same arithmetic as `numpy.percentile` of every value written out, so that the two are equal.
+        """
+        if not len(self.values):
+            return None
+        position = (self.count - 1) * (q / 100)
+        below = int(position)
+        fraction = position - below
+        low, high = self._at(below), self._at(min(below + 1, self.count - 1))
+        if fraction >= 0.5:
+            return high - (high - low) * (1 - fraction)
+        return low + (high - low) * fraction
+
+    def _at(self, rank: int) -> float:
+        return float(self.values[np.searchsorted(self._ranks, rank, side="right")])
+
+
+@dataclass(frozen=True)
+class Mix:
+    """What a set of gaps is made of: time by cause, and gaps by primary cause."""
+
+    gaps: int
+    total_ns: int
+    time_ns: dict[str, int]
+    primary: dict[str, int]
+
+    @property
+    def share(self) -> dict[str, float]:
+        """The fraction of the set's time that each cause holds; empty where there is no time."""
+        return {cause: ns / self.total_ns for cause, ns in self.time_ns.items()} if self.total_ns else {}
+
+
+@dataclass(frozen=True)
+class Bin:
+    """A bin of the histogram; `high_ms` is infinite in the last."""
+
+    low_ms: float
+    high_ms: float
+    gaps: int
+    primary: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Distinct gaps with how often each occurred. `primary` is an index into `causes`, or -1 for clean."""
+
+    causes: tuple[str, ...]
+    gap: Ints
+    weight: Ints
+    parts: Ints
+    primary: Ints
+    context_ns: dict[str, int]
+
+    def __add__(self, other: Tally) -> Tally:
+        causes = ordered((*self.causes, *other.causes))
+        left, right = _remap(self, causes), _remap(other, causes)
+        return Tally(
+            causes=causes,
+            gap=np.concatenate((self.gap, other.gap)),
+            weight=np.concatenate((self.weight, other.weight)),
+            parts=np.concatenate((left[0], right[0])),
+            primary=np.concatenate((left[1], right[1])),
+            context_ns={c: self.context_ns.get(c, 0) + other.context_ns.get(c, 0) for c in causes},
+        )
+
+    @cached_property
+    def lengths(self) -> Distribution:
+        """Gap lengths in ns."""
+        return Distribution.of(self.gap, self.weight)
+
+    @property
+    def tail_ns(self) -> float | None:
+        """The p99 of the gaps: what is at or above it is the tail."""
+        return self.lengths.percentile(TAIL_PERCENTILE)
+
+    def mix(self, at_least_ns: float = 0.0) -> Mix:
+        """What the gaps of at least this length are made of."""
+        chosen = self.gap >= at_least_ns
+        weight = np.where(chosen, self.weight, 0)
+        return Mix(
+            gaps=int(weight.sum()),
+            total_ns=int(weight @ self.gap),
+            time_ns={cause: int(weight @ self.parts[:, i]) for i, cause in enumerate(self.causes)},
+            primary=self._count(weight),
+        )
+
+    def tail(self) -> Mix:
+        """What the gaps at or above the p99 are made of."""
+        threshold = self.tail_ns
+        return self.mix(threshold if threshold is not None else 0.0)
+
+    def histogram(self) -> list[Bin]:
+        """Gaps by length, each bin split by primary cause."""
+        bins = []
+        for low, high in zip(BINS_MS, (*BINS_MS[1:], float("inf")), strict=True):
+            inside = (self.gap >= low * 1e6) & (self.gap < high * 1e6)
+            weight = np.where(inside, self.weight, 0)
+            bins.append(Bin(low, high, int(weight.sum()), self._count(weight)))
+        return bins
+
+    def without(self, cause: str) -> Distribution:
+        """Gap lengths had this cause cost nothing and all else stayed as it was: a first-order ceiling."""
+        return Distribution.of(self.gap - self.parts[:, self.causes.index(cause)], self.weight)
+
+    def part_share(self, cause: str, *, clean: bool) -> Distribution:
+        """The share of one cause in each clean gap, or in each gap of the tail. Empty gaps are left out."""
+        threshold = self.tail_ns
+        if threshold is None or cause not in self.causes:
+            return Distribution.of(np.empty(0, np.float64))
+        chosen = ((self.primary == -1) if clean else (self.gap >= threshold)) & (self.gap > 0)
+        part = self.parts[chosen, self.causes.index(cause)]
+        return Distribution.of(part / self.gap[chosen], self.weight[chosen])
+
+    def _count(self, weight: Ints) -> dict[str, int]:
+        counts = np.bincount(self.primary + 1, weights=weight, minlength=len(self.causes) + 1)
+        return {**{c: int(n) for c, n in zip(self.causes, counts[1:], strict=True)}, CLEAN: int(counts[0])}
+
+
+def tally(partition: Partition) -> Tally:
+    """The tally of one partition."""
+    weight = partition.row_weight
+    context = {c: int(weight @ partition.context[:, i]) for i, c in enumerate(partition.causes)}
+    return Tally(partition.causes, partition.row_gap, weight, partition.rows, partition.row_primary, context)
+
+
+def _remap(part: Tally, causes: tuple[str, ...]) -> tuple[Ints, Ints]:
+    """A tally's parts and primaries in other columns."""
+    to = np.array([causes.index(cause) for cause in part.causes], np.int64)
+    parts = np.zeros((len(part.gap), len(causes)), np.int64)
+    parts[:, to] = part.parts
+    return parts, np.where(part.primary < 0, -1, to[part.primary] if len(to) else -1)

@@ -1,0 +1,6 @@
+"""Recording inside an engine's process. Standard library only; knows nothing of the rest of the package."""
+
+from stallbook.record.null import NullRecorder
+from stallbook.record.recorder import Recorder
+
+__all__ = ["NullRecorder", "Recorder"]

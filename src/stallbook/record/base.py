@@ -1,0 +1,245 @@
+"""The recorder's life: opening the folder, failing open, names and facts, its own cost, closing, forks."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import sys
+import time
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Literal, Self
+
+from stallbook.record import counters, manifest, spool
+from stallbook.record.cost import Cost
+from stallbook.record.counters import RunDelay
+from stallbook.record.pauses import Pauses
+from stallbook.record.spool import Sink, Spool, spool_name
+
+__all__ = ["OFF_VARIABLE", "Base"]
+
+OFF_VARIABLE: Final = "STALLBOOK_RECORD"
+"""The kill switch: set to 0, no recorder opens a file."""
+_ERRORS: Final = 10
+_NAMES: Final = 0x7FFF
+_ALL: Final = ("segments", "gc", "evictions", "graph", "members", "os", "holds")
+_live: weakref.WeakSet[Base] = weakref.WeakSet()
+
+
+class Base:
+    """What a recorder is apart from what it records."""
+
+    __slots__ = (
+        "__weakref__", "_batch", "_clock", "_cost", "_counted", "_counters", "_cpu", "_cut", "_delays", "_emit",
+        "_events", "_extra", "_facts", "_flags", "_folder", "_in_segment", "_kind", "_manifest", "_marks", "_measured",
+        "_members", "_names", "_off", "_open", "_ops", "_owners", "_pairs", "_pauses", "_pool", "_prefill", "_process",
+        "_requests", "_rows", "_said", "_sink", "_step", "_steps", "_t0", "_width", "_windows", "dropped", "errors",
+    )  # fmt: skip
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, engine: str, process: str = "engine",
+        config: Mapping[str, Any] | None = None, records: Iterable[str] | None = None, boundary: str = "engine",
+        clock: Callable[[], int] = time.perf_counter_ns, os_counters: Literal["segment", "step"] | None = "segment",
+        pool_threads: bool = False, gc_pauses: bool = True, baseline: Mapping[str, float] | None = None,
+        extra: Mapping[str, Any] | None = None, strict: bool = False, sink: Sink | None = None,
+    ) -> None:  # fmt: skip
+        self._clock, self._process, self._folder = clock, process, Path(path)
+        self.errors = self.dropped = 0
+        self._off, self._said = True, False
+        self._sink: Sink | None = None
+        self._cost: Cost | None = None
+        self._counters = os_counters if os_counters and counters.available() else None
+        self._width = 3 if self._counters == "segment" else 2
+        self._kind = spool.STEP_MARKS_DELAY if self._width == 3 else spool.STEP
+        self._pool = pool_threads
+        self._delays: RunDelay | None = None
+        self._names: dict[str, int] = {}
+        self._facts: dict[str, Any] = {}
+        self._requests = self._events = self._steps = 0
+        self._clear()
+        self._pauses = Pauses(clock)
+        abilities = set(_ALL if records is None else records)
+        if self._counters is None:
+            abilities.discard("os")
+        if not gc_pauses:
+            abilities.discard("gc")
+        self._manifest = {
+            "engine": engine, "boundary": boundary, "records": sorted(abilities), "config": dict(config or {}),
+            "baseline": dict(baseline) if baseline else None, "process": process, "os_counters": self._counters,
+            "pool_threads": pool_threads, **(extra or {}),
+        }  # fmt: skip
+        if os.environ.get(OFF_VARIABLE) == "0":
+            return
+        try:
+            self._start(sink, gc_pauses)
+        except OSError as error:
+            if strict:
+                raise
+            self._disable(f"cannot write {self._folder}: {error.strerror or error}")
+
+    def _clear(self) -> None:
+        self._open = self._in_segment = self._extra = False
+        self._t0 = self._emit = self._cpu = self._cut = self._rows = self._flags = 0
+        self._prefill = self._step = self._measured = self._counted = 0
+        self._batch: set[int] = set()
+        self._marks: list[int] = []
+        self._ops: list[int] = []
+        self._pairs: list[int] = []
+        self._members: list[int] = []
+        self._owners: list[int] = []
+        self._windows: list[bytes] = []
+
+    def _start(self, sink: Sink | None, gc_pauses: bool) -> None:
+        if sink is None:
+            self._cost = Cost.calibrated(type(self), self._counters, self._pool)
+            self._open_folder()
+        else:
+            self._sink = sink
+        self._off = False
+        if gc_pauses and sink is None:
+            self._pauses.start()
+
+    def _open_folder(self) -> None:
+        self._folder.parent.mkdir(parents=True, exist_ok=True)
+        owner = self._process == "engine"
+        with contextlib.suppress(FileExistsError):
+            self._folder.mkdir(mode=0o700)
+        self._sink = Spool(self._folder / spool_name(self._process))
+        self._manifest = {**manifest.describe(self._clock), **self._manifest}
+        hello = {k: self._manifest[k] for k in ("process", "pid", "clock", "os_counters")}
+        self._sink.append(spool.HELLO, json.dumps(hello).encode())
+        if owner:
+            self._write_manifest()
+        _live.add(self)
+        atexit.register(self.close)
+
+    def _write_manifest(self, **more: Any) -> None:
+        manifest.write(self._folder, {**self._manifest, "facts": self._facts, **more})
+
+    # What every public method leans on.
+
+    def _put(self, kind: int, payload: bytes) -> None:
+        """Commit a record, and the pauses that came in since the last one."""
+        if self._off or self._sink is None:
+            return
+        self._events += 1
+        try:
+            pending = self._pauses.pending
+            while pending:
+                self._sink.append(spool.PAUSE, pending.pop(0))
+            self._sink.append(kind, payload)
+        except OSError as error:
+            self.dropped += 1
+            self._disable(f"cannot write {self._folder}: {error.strerror or error}")
+
+    def _failed(self) -> None:
+        """An error inside: the engine must not see it."""
+        self.errors += 1
+        if self.errors == _ERRORS:
+            self._disable(f"{_ERRORS} internal errors, the last: {sys.exc_info()[1]!r}")
+
+    def _disable(self, why: str) -> None:
+        """Record no more, and say so once."""
+        self._off, self._open = True, False
+        self._pauses.stop()
+        if not self._said:
+            self._said = True
+            with contextlib.suppress(Exception):
+                print(f"stallbook: recording stopped: {why}", file=sys.stderr)
+
+    def name(self, text: str) -> int:
+        """Intern a segment name. Call it once, outside the loop."""
+        known = self._names.get(text)
+        if known is not None:
+            return known
+        try:
+            index = min(len(self._names), _NAMES - 1)
+            self._names[text] = index
+            self._put(spool.NAME, spool.R_NAME.pack(index) + text.encode(errors="replace"))
+        except Exception:
+            self._failed()
+            return 0
+        return index
+
+    def fact(self, key: str, value: object) -> None:
+        """Note something about this run (a rate, a thread count, ...) in the log. Not for a loop: it writes a file."""
+        try:
+            self._facts[key] = value
+            if self._off:
+                return
+            self._put(spool.FACT, json.dumps([key, value], default=str).encode())
+            if self._process == "engine" and isinstance(self._sink, Spool):
+                self._write_manifest()
+        except Exception:
+            self._failed()
+
+    @property
+    def self_ns(self) -> int:
+        """What recording has cost the engine so far, estimated: counts times costs calibrated on this machine at the
+        start, scaled by what every 64th step measured in place. Collections are counted at 2 us.
+        """
+        if self._cost is None:
+            return 0
+        return self._cost.total(self._steps, self._counted, self._events, self._measured, self._pauses.seen)
+
+    def _state(self) -> bytes:
+        return spool.R_STATE.pack(self._steps, self.dropped + self._pauses.lost, self.errors, self.self_ns)
+
+    def flush(self) -> None:
+        """Write what waits: pauses, and the recorder's own counts. For processes that record little else."""
+        try:
+            self._put(spool.STATE, self._state())
+        except Exception:
+            self._failed()
+
+    def close(self) -> None:
+        """End the recording. Idempotent; runs at exit too."""
+        try:
+            self._pauses.stop()
+            atexit.unregister(self.close)
+            if self._sink is None:
+                return
+            if not self._off:
+                self.flush()
+            self._off, self._open = True, False
+            sink, self._sink = self._sink, None
+            sink.close()
+            if self._delays is not None:
+                self._delays.close()
+            if self._process == "engine" and isinstance(sink, Spool):
+                own = {"steps": self._steps, "dropped": self.dropped, "errors": self.errors, "self_ns": self.self_ns}
+                self._write_manifest(closed=own)
+        except Exception:
+            self._failed()
+
+    def _forget(self) -> None:
+        """In a forked child: the file is the parent's."""
+        self._off, self._open = True, False
+        self._pauses.stop()
+        atexit.unregister(self.close)
+        if self._sink is not None:
+            sink, self._sink = self._sink, None
+            sink.abandon()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _after_fork() -> None:
+    for recorder in list(_live):
+        with contextlib.suppress(Exception):
+            recorder._forget()
+    _live.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,77 @@
+"""What the recorder costs: calibrated when one is opened, on a scratch recorder that writes to memory."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from stallbook.record.spool import MemorySpool
+
+if TYPE_CHECKING:
+    from stallbook.record.base import Base
+
+__all__ = ["EVERY", "Cost"]
+
+EVERY = 64
+"""One step in so many measures its own `end`."""
+_ROUNDS, _STEPS, _MARKS = 5, 12, 6
+_PAUSE_NS = 2000
+_cache: dict[tuple[str | None, bool], Cost] = {}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Costs in ns of one step without segments, one segment mark, one request event, and of `end` alone."""
+
+    step: int
+    mark: int
+    event: int
+    end: int
+
+    @classmethod
+    def calibrated(cls, recorder: type[Base], os_counters: Literal["segment", "step"] | None, pool: bool) -> Cost:
+        """Measured once in a process for each setting: about 1 ms."""
+        key = (os_counters, pool)
+        if key not in _cache:
+            scratch: Any = recorder(
+                "", engine="", os_counters=os_counters, pool_threads=pool, gc_pauses=False, sink=MemorySpool()
+            )
+            _cache[key] = cls._measure(scratch)
+            scratch.close()
+        return _cache[key]
+
+    @classmethod
+    def _measure(cls, scratch: Any) -> Cost:
+        clock, name = time.perf_counter_ns, scratch.name("x")
+        bare = full = event = end = 1 << 60
+        for _ in range(_ROUNDS):
+            t0 = clock()
+            for _ in range(_STEPS):
+                scratch.begin()
+                scratch.emit()
+                scratch.end()
+            t1 = clock()
+            for _ in range(_STEPS):
+                scratch.begin()
+                for _ in range(_MARKS):
+                    scratch.enter(name)
+                scratch.emit()
+                scratch.end()
+            t2 = clock()
+            for _ in range(_STEPS):
+                scratch.admit(0)
+            t3 = clock()
+            scratch.begin()
+            t4 = clock()
+            scratch.end()
+            t5 = clock()
+            bare, full = min(bare, (t1 - t0) // _STEPS), min(full, (t2 - t1) // _STEPS)
+            event, end = min(event, (t3 - t2) // _STEPS), min(end, t5 - t4)
+        return cls(bare, max(0, (full - bare) // _MARKS), event, max(1, end))
+
+    def total(self, steps: int, marks: int, events: int, measured: int, pauses: int) -> int:
+        """Ns in all. `measured` is what every `EVERY`th `end` took, summed: the engine's cold caches show in it."""
+        samples = -(-steps // EVERY)
+        scale = max(1.0, measured / (samples * (self.end + _MARKS * self.mark // 4))) if samples else 1.0
+        return int(scale * (steps * self.step + marks * self.mark + events * self.event)) + pauses * _PAUSE_NS

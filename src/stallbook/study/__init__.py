@@ -1,0 +1,1 @@
+"""Experiments on the demonstrator: the fix ladder, its runs, its verdicts and its tables."""

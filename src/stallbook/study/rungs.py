@@ -1,0 +1,65 @@
+"""The seven rungs of the fix ladder: each keeps every fix above it and adds one of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from stallbook.demo import Settings
+from stallbook.errors import StallbookError
+
+__all__ = ["RUNGS", "Rung", "choose", "settings_of", "slug_of"]
+
+
+def slug_of(name: str) -> str:
+    """A rung's name as it stands in file names: lower case, runs of anything else become one dash."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One rung: what it changes on the demonstrator, and the cause that the change is meant to remove."""
+
+    name: str
+    delta: Mapping[str, Any] = field(default_factory=dict)
+    cause: str | None = None
+
+    @property
+    def slug(self) -> str:
+        """The rung's name in file names and results."""
+        return slug_of(self.name)
+
+
+RUNGS: tuple[Rung, ...] = (
+    Rung("baseline"),
+    Rung("+gc.freeze", {"gc_freeze": True}, "gc"),
+    Rung("+compact history", {"compact_history": True}, "gc"),
+    Rung("+graphs to 48", {"capture_sizes": (1, 2, 4, 8, 16, 24, 32, 40, 48)}, "graph"),
+    Rung("+budget 256", {"token_budget": 256}, "prefill"),
+    Rung("+tokenize off-loop", {"tokenize": "process"}, "tok"),
+    Rung("+admit watermark", {"admit_watermark": 0.10}, "preempt"),
+)
+"""From the bottom up. A rung's settings are the deltas of all rungs up to it, whichever rungs a study runs."""
+
+
+def settings_of(rung: Rung, base: Settings) -> Settings:
+    """The settings of a rung: `base` with the fixes of this rung and of every rung below it."""
+    deltas: dict[str, Any] = {}
+    for each in RUNGS[: RUNGS.index(rung) + 1]:
+        deltas.update(each.delta)
+    return replace(base, **deltas)
+
+
+def choose(names: Iterable[str]) -> tuple[Rung, ...]:
+    """The named rungs in the ladder's order; a name may be written as printed or as its slug."""
+    wanted = {slug_of(name): name for name in names if name.strip()}
+    known = {rung.slug for rung in RUNGS}
+    for slug, name in wanted.items():
+        if slug not in known:
+            listed = ", ".join(rung.slug for rung in RUNGS)
+            raise StallbookError("unknown-rung", f"no rung is called {name.strip()!r}", f"the rungs are: {listed}")
+    if not wanted:
+        return RUNGS
+    return tuple(rung for rung in RUNGS if rung.slug in wanted)

@@ -9,26 +9,24 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 from math import floor
 from typing import Any
 
+from slow_cost import Baseline, cost_function
 from slow_log import NEVER, Log, Segment, Step
 
-ORDER = (
-    "prefill preempt graph gc tok fwd residual os slow unscheduled pad sched sample output frontend network queue"
-).split()
+ORDER = ["prefill", "preempt", "graph", "gc", "tok", "fwd", "residual", "os", "slow", "unscheduled", "pad"]
+ORDER += ["sched", "sample", "output", "frontend", "network", "queue"]
 POST_NAMES = {"tok", "swap", "prefill", "decode"}
 OWN_NAMES = {"tok": "tok", "swap": "preempt", "prefill": "prefill"} | {x: x for x in ("sched", "sample", "output")}
 CARVED = ("os", "graph", "slow", "pad", "prefill")
 MS = 1_000_000
 
 Parts = dict[str, int]
-Cost = Callable[[Step, int], Fraction | None]
-"""The baseline of a step at a number of rows, in ns; None where it cannot be told."""
-Baseline = Mapping[str, Any] | Cost | None
 
 
 @dataclass
@@ -84,14 +82,14 @@ class Slow:
         self.segments = known
         self.stamps = [emit.t for emit in log.emits]
         self.cuts = sorted(log.stamps)
-        self.windows = list(zip(self.cuts, self.cuts[1:], strict=False))
+        self.windows = list(pairwise(self.cuts))
         self.base = [self.engine_at(t) for t, _ in self.windows]
         self.nets = self.all_nets()
         self.os = {s: 0 if self.post else self.run_delay(s) for s in self.segments}
         self.of_step: dict[int, list[Segment]] = defaultdict(list)
         for s in self.segments:
             self.of_step[s.step].append(s)
-        self.cost = self.cost_function(baseline)
+        self.cost = cost_function(log, baseline, self.captured_work if self.post else None)
         self.amount: dict[Any, list[Parts]] = {}  # unit -> the carved labels of each of its windows
         for unit in {self.unit(s) for s in self.segments}:
             self.amount[unit] = self.spread(unit)
@@ -208,6 +206,11 @@ class Slow:
             return {"pad": (b_p - b_n) * min(Fraction(1), Fraction(m, b_p))}
         return {"pad": Fraction(b_p - b_n), "slow": Fraction(m - b_p)}
 
+    def captured_work(self) -> list[tuple[int, int]]:
+        """What the post fits its line to: padded size and decode time of every captured step."""
+        captured = [step for step in self.log.steps.values() if step.graph == "captured"]
+        return [(s.decode_tokens if s.padded is None else s.padded, self.work(s.id)) for s in captured]
+
     def costs(self, step: Step, n: int, p: int) -> tuple[int, int]:
         """B(n) and B(P), with the edges; (0, 0) where the step has no baseline."""
         at_n, at_p = self.cost(step, n), self.cost(step, p)
@@ -215,28 +218,6 @@ class Slow:
             return 0, 0
         b_p = max(0, floor(at_p))
         return min(max(0, floor(at_n)), b_p), b_p
-
-    def cost_function(self, baseline: Baseline) -> Cost:
-        given = baseline if baseline is not None else self.log.header.get("baseline")
-        if callable(given):
-            return given
-        if given is not None:
-            return linear(*(Fraction(str(given.get(k) or 0)) for k in ("fixed_ns", "row_ns", "kv_token_ns")))
-        return self.least_squares() if self.post else (lambda step, rows: None)
-
-    def least_squares(self) -> Cost:
-        """The post's line. With one distinct size its solver takes the smallest coefficients of scaled columns."""
-        captured = [s for s in self.log.steps.values() if s.graph == "captured"]
-        points = [(s.decode_tokens if s.padded is None else s.padded, self.work(s.id)) for s in captured]
-        if not points:
-            return lambda step, rows: None
-        x = Fraction(sum(p for p, _ in points), len(points))
-        y = Fraction(sum(m for _, m in points), len(points))
-        spread = sum((p - x) ** 2 for p, _ in points)
-        if spread:
-            slope = sum((p - x) * (m - y) for p, m in points) / spread
-            return linear(y - slope * x, slope, Fraction(0))
-        return linear(y / 2, y / (2 * x), Fraction(0)) if x else (lambda step, rows: None)
 
     def spread(self, unit: Any) -> list[Parts]:
         """Cumulative amounts, floored, as differences: what each window of a unit's net gets of each carved label."""
@@ -299,7 +280,7 @@ class Slow:
     def gaps(self) -> list[SlowGap]:
         out = []
         for request, emits in self.log.emits_of.items():
-            for (p, _), (s, tokens) in zip(emits, emits[1:], strict=False):
+            for (p, _), (s, tokens) in pairwise(emits):
                 t0, t1 = self.stamps[p], self.stamps[s]
                 charged = {
                     k: {c: ns for c, ns in v.items() if ns} for k, v in self.charge(request, t0, t1, p, s).items()
@@ -316,12 +297,3 @@ class Slow:
 def innermost(segments: Iterable[Segment]) -> Segment:
     """Rule 6: the oldest step's; of those the one that started last, then the shorter, then by name."""
     return min(segments, key=lambda s: (s.step, -s.t0, s.t1, s.name, s.index))
-
-
-def linear(fixed: Fraction, row: Fraction, kv_token: Fraction) -> Cost:
-    def cost(step: Step, rows: int) -> Fraction | None:
-        if kv_token and step.kv_tokens is None:
-            return None
-        return fixed + row * rows + (kv_token * (step.kv_tokens or 0))
-
-    return cost

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
-from slow import Baseline, Parts, Slow, SlowGap, primary_of
+from slow import Parts, Slow, SlowGap, primary_of
+from slow_cost import Baseline
 from slow_log import Log
 
 __all__ = ["Wait", "deliveries", "first_tokens"]
@@ -62,7 +64,7 @@ def deliveries(
     out: dict[str, list[SlowGap]] = defaultdict(list)
     for (boundary, request), rows in told.items():
         first = 0
-        for (t0, before), (t1, tokens) in zip(rows, rows[1:], strict=False):
+        for (t0, before), (t1, tokens) in pairwise(rows):
             first += before
             k = holder(log.emits_of[request], first)
             if k is None:

@@ -1,0 +1,95 @@
+"""The native log: a folder `NAME.stall/` of a manifest and one spool a process. See docs/format.md."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from stallbook.errors import StallbookError
+from stallbook.log.draft import Draft
+from stallbook.log.spool import read_spool
+from stallbook.record import manifest
+from stallbook.record.spool import spool_name
+from stallbook.run import ExplicitBaseline
+
+__all__ = ["is_bundle", "read_bundle"]
+
+_FACTS = ("clock", "platform", "python", "pid", "os_counters", "pool_threads", "closed")
+
+
+def is_bundle(path: Path) -> bool:
+    """Does this look like a native log, whole or not?"""
+    return path.is_dir() and (path.suffix == ".stall" or (path / manifest.NAME).is_file())
+
+
+def read_bundle(path: Path) -> Draft:
+    """Read a log, also one that is being written or whose writer was killed."""
+    about = _manifest(path)
+    owner = about["process"]
+    draft = Draft(path=str(path), unit="step")
+    draft.engine, draft.boundary = about["engine"], about["boundary"]
+    draft.records = frozenset(about["records"])
+    draft.config, draft.facts = about["config"], dict(about["facts"])
+    draft.facts |= {key: about[key] for key in _FACTS if key in about}
+    if baseline := about["baseline"]:
+        draft.baseline = ExplicitBaseline(*(baseline[k] for k in ("fixed_ns", "row_ns", "kv_token_ns")))
+    draft.wall_ns, draft.preemptions = about.get("wall_ns", -1), about.get("preemptions", -1)
+    draft.notes.update(about.get("notes", {}))
+    own = path / spool_name(owner)
+    if not own.is_file():
+        what = f"the log has no {own.name}"
+        raise StallbookError("no-spool", what, "the folder was altered; record again", str(path))
+    read_spool(own, draft, owner, owner=True)
+    for other in sorted(path.glob("*.spool")):
+        if other != own:
+            read_spool(other, draft, _process(other), owner=False)
+    return draft
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    file = path / manifest.NAME
+    try:
+        about = json.loads(file.read_bytes())
+        version = about["stallbook_log"]
+    except FileNotFoundError:
+        what = f"no {manifest.NAME} in this folder"
+        raise StallbookError("no-manifest", what, "give the folder of a log (NAME.stall)", str(path)) from None
+    except OSError as error:
+        raise StallbookError("unreadable", error.strerror or str(error), "check the folder", str(file)) from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise StallbookError("foreign", "not a manifest of stallbook", "record again", str(file)) from None
+    if version != manifest.VERSION:
+        what = f"format {version}, this version reads {manifest.VERSION}"
+        raise StallbookError("version", what, "open it with the stallbook that wrote it", str(file))
+    return _checked(about, file)
+
+
+_SHAPE: dict[str, tuple[type | None, ...]] = {
+    "engine": (str,), "boundary": (str,), "process": (str,), "records": (list,), "config": (dict,), "facts": (dict,),
+    "baseline": (dict, type(None)),
+}  # fmt: skip
+
+
+def _checked(about: dict[str, Any], file: Path) -> dict[str, Any]:
+    """A manifest that says all that the reader needs."""
+    bad = [key for key, kinds in _SHAPE.items() if not isinstance(about.get(key), tuple(k for k in kinds if k))]
+    bad += [k for k in ("wall_ns", "preemptions") if not isinstance(about.get(k, -1), int)]
+    if not bad and not all(isinstance(r, str) for r in about["records"]):
+        bad = ["records"]
+    baseline = about.get("baseline")
+    if baseline and not all(isinstance(baseline.get(k), int | float) for k in ("fixed_ns", "row_ns", "kv_token_ns")):
+        bad = [*bad, "baseline"]
+    notes = about.get("notes", {})
+    if not isinstance(notes, dict) or not all(isinstance(n, int) for n in notes.values()):
+        bad = [*bad, "notes"]
+    if bad:
+        what = f"{bad[0]} is missing or of the wrong kind"
+        raise StallbookError("foreign", what, "not a manifest of stallbook, or altered; record again", str(file))
+    return about
+
+
+def _process(spool: Path) -> str:
+    """`worker-0.spool` is `worker:0`'s."""
+    name, dash, number = spool.stem.rpartition("-")
+    return f"{name}:{number}" if dash and number.isdigit() else spool.stem

@@ -1,0 +1,301 @@
+"""Reading a spool: the records of `stallbook.record.spool` into the columns of a `Draft`.
+
+Python looks at each record once, to check it and to follow the batch; heads, marks and emissions then become columns
+as whole arrays.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+
+from stallbook.errors import StallbookError
+from stallbook.log.draft import Draft
+from stallbook.log.spool_events import EVENTS, Context
+from stallbook.record import spool as f
+from stallbook.run import NEVER, Ints
+
+__all__ = ["read_spool"]
+
+_BROKEN: Final = (struct.error, ValueError, IndexError, KeyError, TypeError, OverflowError)
+_STEPS: Final = frozenset(f.HEADS)
+_OF_ANY_PROCESS: Final = frozenset((f.NAME, f.PAUSE))
+_LAYOUT: Final = {kind: f.head(kind, 0) for kind in f.HEADS}
+
+
+def _dtype(kind: int) -> np.dtype[np.void]:
+    names = ["step", "t0", "dt", "emit", "cpu", "delay", "graph", "flags", "marks", "padded", "decode", "prefill", "kv"]
+    codes = {"I": "<u4", "i": "<i4", "q": "<i8", "B": "u1", "H": "<u2"}
+    return np.dtype([(n, codes[c]) for n, c in zip(names, f.HEADS[kind][1:], strict=True)])
+
+
+_HEAD: Final = {kind: _dtype(kind) for kind in f.HEADS}
+_MARK: Final = {
+    f.STEP: np.dtype([("name", "<u2"), ("t", "<i4")]),
+    f.STEP_MARKS_DELAY: np.dtype([("name", "<u2"), ("t", "<i4"), ("delay", "<i4")]),
+    f.STEP_WIDE: np.dtype([("name", "<u2"), ("t", "<i8")]),
+    f.STEP_WIDE_DELAY: np.dtype([("name", "<u2"), ("t", "<i8"), ("delay", "<i8")]),
+}
+_WINDOW: Final = np.dtype(
+    [("name", "<u2"), ("device", "<u2"), ("request", "<i4"), ("t0", "<i8"), ("t1", "<i8"), ("delay", "<i8")]
+)
+_EMPTY: Final = np.empty(0, dtype=np.int64)
+
+
+def read_spool(path: Path, draft: Draft, process: str, owner: bool) -> None:
+    """Add what a spool holds to the draft. Only the owner's steps are the log's steps; another process adds pauses,
+    and its segments to the steps of the same number.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise StallbookError("unreadable", error.strerror or str(error), "check the file", str(path)) from None
+    if not data.strip(b"\0"):
+        draft.notes["empty_spools"] += 1  # its process was killed before it wrote anything
+        return
+    if data[:6] != f.MAGIC[:6]:
+        raise StallbookError("foreign", "not a spool of a stallbook log", "remove it from the folder", str(path))
+    version = int.from_bytes(data[6:8], "little")
+    if version != f.VERSION:
+        what = f"format {version}, this version reads {f.VERSION}"
+        raise StallbookError("version", what, "open it with the stallbook that wrote it", str(path))
+    reader = _Reader(draft, process, owner)
+    for at, kind, payload in _records(data, draft):
+        try:
+            reader.take(kind, payload)
+        except _BROKEN:
+            what = f"a record that makes no sense at byte {at}"
+            raise StallbookError("bad-record", what, "the file was altered; record again", str(path)) from None
+    try:
+        reader.finish()
+    except _BROKEN:
+        raise StallbookError("bad-record", "records that make no sense", "record again", str(path)) from None
+
+
+def _records(data: bytes, draft: Draft) -> Iterator[tuple[int, int, memoryview]]:
+    """The committed records. What follows the last one, if it is not empty, is counted in the notes."""
+    view = memoryview(data)
+    words = view[: len(data) & ~7].cast("Q")
+    pos, size, slug = 8, len(data), "torn_tail_bytes"
+    while pos + 8 <= size:
+        word = words[pos >> 3]
+        if not word:
+            break
+        low = word & 0xFFFFFFFF
+        kind, n = low >> 24, low & 0xFFFFFF
+        end = pos + 8 + n
+        if end > size:
+            break
+        payload = view[pos + 8 : end]
+        if crc32(b"pad" if kind == f.PAD else payload, low) != word >> 32:
+            slug = "corrupt_bytes"
+            break
+        if kind != f.PAD:
+            yield pos, kind, payload
+        pos = end + 7 & ~7
+    if rest := len(data[pos:].rstrip(b"\0")):
+        draft.notes[slug] += rest
+
+
+class _Steps:
+    """The steps of one layout, as bytes to be read as arrays."""
+
+    def __init__(self) -> None:
+        self.heads: list[memoryview] = []
+        self.marks: list[memoryview] = []
+
+
+class _Reader:
+    """Follows the records of one spool."""
+
+    def __init__(self, draft: Draft, process: str, owner: bool) -> None:
+        self.draft, self.process, self.owner = draft, process, owner
+        self.context = Context(draft, process)
+        self.batch: set[int] = set()
+        self.batch_array: Ints = _EMPTY
+        self.changed = False
+        self.steps = {kind: _Steps() for kind in f.HEADS}
+        self.emits: list[tuple[int, int, Ints, Ints | None]] = []  # step, stamp, handles, tokens
+        self.members: list[tuple[int, Ints]] = []
+        self.owners: dict[int, list[tuple[int, int]]] = {}
+        self.windows: list[tuple[int, npt.NDArray[np.void]]] = []
+
+    def take(self, kind: int, payload: memoryview) -> None:
+        """One record."""
+        if kind in _STEPS:
+            self._step(kind, payload)
+        elif kind in EVENTS:
+            if self.owner or kind in _OF_ANY_PROCESS:
+                EVENTS[kind](self.context, payload)
+        elif kind == f.FACT:
+            key, value = json.loads(bytes(payload))
+            self.draft.facts[key if self.owner else f"{self.process}.{key}"] = value
+        elif kind == f.STATE:
+            state = dict(zip(("steps", "dropped", "errors", "self_ns"), f.R_STATE.unpack(payload), strict=True))
+            self.draft.facts["recorder" if self.owner else f"{self.process}.recorder"] = state
+        elif kind != f.HELLO:
+            self.draft.notes["unknown_records"] += 1
+
+    def _step(self, kind: int, payload: memoryview) -> None:
+        layout, store = _LAYOUT[kind], self.steps[kind]
+        step, t0, _, emitted, _, _, _, flags, marks, _, _, _, _ = layout.unpack_from(payload)
+        head = layout.size
+        end = head + marks * _MARK[kind].itemsize
+        if end > len(payload):
+            raise ValueError("marks")
+        store.heads.append(payload[:head])
+        store.marks.append(payload[head:end])
+        pairs = members = _EMPTY
+        if flags & f.HAS_TAIL:
+            pairs, members = self._tail(step, payload[end:])
+        if not self.owner:
+            return
+        if flags & f.EMITS:
+            members = self._emit(step, t0 + emitted, bool(flags & f.EMITS_BATCH), pairs, members)
+        if not flags & f.MEMBERS_UNKNOWN:
+            self.members.append((step, members))
+
+    def _tail(self, step: int, tail: memoryview) -> tuple[Ints, Ints]:
+        """Apply the batch's changes and keep owners and windows; returns the emissions and the step's own members."""
+        *lengths, windows = f.R_TAIL.unpack_from(tail)
+        words = np.frombuffer(tail, "<u4", sum(lengths), f.R_TAIL.size).astype(np.int64)
+        at = np.cumsum(lengths)
+        changes, pairs, members, owners = words[: at[0]], words[at[0] : at[1]], words[at[1] : at[2]], words[at[2] :]
+        for change in changes.tolist():
+            (self.batch.discard if change & 1 else self.batch.add)(change >> 1)
+            self.changed = True
+        if len(owners):
+            self.owners[step] = list(zip(owners[::2].tolist(), owners[1::2].tolist(), strict=True))
+        if windows:
+            start = f.R_TAIL.size + 4 * len(words)
+            self.windows.append((step, np.frombuffer(tail, _WINDOW, windows, start)))
+        return pairs, members
+
+    def _emit(self, step: int, t: int, everyone: bool, pairs: Ints, members: Ints) -> Ints:
+        if self.changed:
+            self.batch_array = np.array(sorted(self.batch), dtype=np.int64)
+            self.changed = False
+        batch = self.batch_array
+        if everyone:
+            self.emits.append((step, t, batch, None))
+        if len(pairs):
+            self.emits.append((step, t, pairs[::2], pairs[1::2]))
+        if len(pairs) or len(members):
+            return np.unique(np.concatenate((batch, pairs[::2], members)))
+        return batch
+
+    def rows(self, handles: Ints) -> Ints:
+        """Request rows of handles, -1 for a handle that never arrived."""
+        requests = self.context.requests
+        table = np.full(max(requests, default=-1) + 2, -1)
+        table[list(requests)] = list(requests.values())
+        found: Ints = table[np.minimum(handles, len(table) - 1)]
+        return found
+
+    def finish(self) -> None:
+        """Turn what was collected into columns."""
+        for kind, store in self.steps.items():
+            if store.heads:
+                self._columns(kind, store)
+        if self.windows:
+            self._windows()
+        if not self.owner:
+            return
+        self._emissions()
+        self._members()
+        for (request, kind), t0 in self.context.holds.items():
+            self.draft.add("holds", request=request, kind=kind, t0=t0, t1=NEVER)
+        if self.context.restarts:
+            self.draft.preemptions = self.context.evictions + self.context.restarts
+
+    def _columns(self, kind: int, store: _Steps) -> None:
+        head = np.frombuffer(b"".join(store.heads), _HEAD[kind])
+        column = {name: head[name].astype(np.int64) for name in _HEAD[kind].names or ()}
+        if self.owner:
+            self.draft.extend(
+                "steps",
+                {
+                    "id": column["step"], "t0": column["t0"], "t1": column["t0"] + column["dt"],
+                    "graph": column["graph"], "padded": column["padded"], "decode_tokens": column["decode"],
+                    "prefill_tokens": column["prefill"], "kv_tokens": column["kv"], "run_delay": column["delay"],
+                    "cpu": column["cpu"],
+                },
+                column["step"],
+            )  # fmt: skip
+            if (column["kv"] >= 0).any():
+                self.draft.records |= {"kv_tokens"}
+        self._segments(column, np.frombuffer(b"".join(store.marks), _MARK[kind]))
+
+    def _segments(self, column: dict[str, Ints], mark: npt.NDArray[np.void]) -> None:
+        if not len(mark):
+            return
+        count = column["marks"]
+        step, t = np.repeat(column["step"], count), mark["t"] + np.repeat(column["t0"], count)
+        first = np.cumsum(count) - count
+        owner = np.full(len(mark), -1)
+        if self.owners:
+            start = dict(zip(column["step"].tolist(), first.tolist(), strict=True))
+            own = [(start[s] + at, h) for s, pairs in self.owners.items() if s in start for at, h in pairs]
+            at, handle = np.array(own, dtype=np.int64).reshape(-1, 2).T
+            owner[at] = self.rows(handle)
+        # Mark i starts segment i, unless it names none, and mark i + 1 of the same step ends it.
+        begins = np.flatnonzero((mark["name"][:-1] != f.NO_NAME) & (step[1:] == step[:-1]))
+        delay = mark["delay"].astype(np.int64)[begins + 1] if "delay" in (mark.dtype.names or ()) else -1
+        names = np.array(self.context.names, dtype=np.int64)
+        self.draft.extend(
+            "segments",
+            {
+                "step": step[begins], "name": names[mark["name"][begins]], "device": 0, "t0": t[begins],
+                "t1": t[begins + 1], "run_delay": delay, "request": owner[begins],
+            },
+            step[begins],
+        )  # fmt: skip
+
+    def _windows(self) -> None:
+        step = np.repeat([s for s, _ in self.windows], [len(w) for _, w in self.windows])
+        window = np.concatenate([w for _, w in self.windows])
+        request = window["request"].astype(np.int64)
+        request = np.where(request < 0, -1, self.rows(np.maximum(request, 0)))
+        names = np.array(self.context.names, dtype=np.int64)
+        column: dict[str, npt.ArrayLike] = {
+            "step": step, "name": names[window["name"]], "device": window["device"], "t0": window["t0"],
+            "t1": window["t1"], "run_delay": window["delay"], "request": request,
+        }  # fmt: skip
+        self.draft.extend("segments", column, step)
+
+    def _emissions(self) -> None:
+        if not self.emits:
+            return
+        count = [len(handles) for _, _, handles, _ in self.emits]
+        step, t = (np.repeat(np.array([e[i] for e in self.emits], dtype=np.int64), count) for i in (0, 1))
+        tokens = np.concatenate([np.ones(len(h), np.int64) if n is None else n for _, _, h, n in self.emits])
+        request = self.rows(np.concatenate([handles for _, _, handles, _ in self.emits]))
+        known = self._known(request)
+        self.draft.extend(
+            "emits", {"step": step[known], "t": t[known], "request": request[known], "tokens": tokens[known]},
+            step[known],
+        )  # fmt: skip
+
+    def _members(self) -> None:
+        if "members" not in self.draft.records or not self.members:
+            return
+        ids = np.array([step for step, _ in self.members], dtype=np.int64)
+        step = np.repeat(ids, [len(handles) for _, handles in self.members])
+        request = self.rows(np.concatenate([handles for _, handles in self.members]))
+        known = self._known(request)
+        self.draft.extend("members_known", {"step": ids}, ids)
+        self.draft.extend("members", {"step": step[known], "request": request[known]}, step[known])
+
+    def _known(self, request: Ints) -> npt.NDArray[np.bool_]:
+        """Handles that no arrival gave out are an engine's mistake: left out, counted."""
+        known: npt.NDArray[np.bool_] = request >= 0
+        if not known.all():
+            self.draft.notes["unknown_handles"] += int(np.count_nonzero(~known))
+        return known

@@ -1,0 +1,106 @@
+"""The records of a spool that belong to no step: one function a kind, from a payload to a row of the draft."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from stallbook.log.draft import Draft
+from stallbook.record import spool as f
+
+__all__ = ["EVENTS", "Context"]
+
+
+class Context:
+    """What the indices of one spool stand for in the draft."""
+
+    def __init__(self, draft: Draft, process: str) -> None:
+        self.draft, self.process = draft, process
+        self.names: list[int] = []
+        self.requests: dict[int, int] = {}
+        self.holds: dict[tuple[int, int], int] = {}
+        """Open holds: (request, kind) to start."""
+        self.restarts = self.evictions = 0
+
+    def row(self, handle: int) -> int:
+        """The request of a handle. One that no arrival gave out is an engine's mistake: -1, counted."""
+        row = self.requests.get(handle, -1)
+        if row < 0:
+            self.draft.notes["unknown_handles"] += 1
+        return row
+
+
+def _name(c: Context, payload: memoryview) -> None:
+    (index,) = f.R_NAME.unpack_from(payload)
+    if index == len(c.names):  # a recorder out of indices reuses its last one
+        c.names.append(c.draft.name(str(payload[f.R_NAME.size :], "utf-8", "replace")))
+
+
+def _pause(c: Context, payload: memoryview) -> None:
+    t0, t1, generation, process = f.R_PAUSE.unpack(payload)
+    name = c.draft.name(c.process) if process < 0 else c.names[process]
+    c.draft.add("pauses", t0=t0, t1=t1, generation=generation, process=name)
+
+
+def _arrive(c: Context, payload: memoryview) -> None:
+    handle, t, prompt, limit = f.R_ARRIVE.unpack_from(payload)
+    row = c.requests[handle] = c.draft.request(str(payload[f.R_ARRIVE.size :], "utf-8", "replace"))
+    c.draft.add("arrivals", request=row, t=t, prompt_tokens=prompt, max_tokens=limit)
+
+
+def _stamped(table: str) -> Callable[[Context, memoryview], None]:
+    def add(c: Context, payload: memoryview) -> None:
+        handle, t = f.R_REQUEST.unpack(payload)
+        if (row := c.row(handle)) >= 0:
+            c.draft.add(table, request=row, t=t)
+
+    return add
+
+
+def _evict(c: Context, payload: memoryview) -> None:
+    handle, t, lost, recompute = f.R_EVICT.unpack(payload)
+    if (row := c.row(handle)) >= 0:
+        c.evictions += 1
+        c.draft.add("evicts", request=row, t=t, recompute=recompute, lost_tokens=lost)
+
+
+def _hold(c: Context, payload: memoryview) -> None:
+    handle, t, kind = f.R_HOLD.unpack(payload)
+    if (row := c.row(handle)) >= 0:
+        key = (row, c.names[kind])
+        if key in c.holds:
+            c.draft.notes["repeated_holds"] += 1
+        c.holds.setdefault(key, t)
+
+
+def _release(c: Context, payload: memoryview) -> None:
+    handle, t, kind = f.R_HOLD.unpack(payload)
+    if (row := c.row(handle)) < 0:
+        return
+    start = c.holds.pop((row, c.names[kind]), None)
+    if start is None:
+        c.draft.notes["releases_of_nothing"] += 1
+    else:
+        c.draft.add("holds", request=row, kind=c.names[kind], t0=start, t1=t)
+
+
+def _deliver(c: Context, payload: memoryview) -> None:
+    handle, t, tokens, boundary = f.R_DELIVER.unpack(payload)
+    if (row := c.row(handle)) >= 0:
+        c.draft.add("deliveries", request=row, t=t, tokens=tokens, boundary=boundary)
+
+
+def _probe(c: Context, payload: memoryview) -> None:
+    t, ns = f.R_PROBE.unpack(payload)
+    c.draft.add("probes", t=t, ns=ns)
+
+
+def _restart(c: Context, _payload: memoryview) -> None:
+    c.restarts += 1
+
+
+EVENTS: Final[Mapping[int, Callable[[Context, memoryview], None]]] = {
+    f.NAME: _name, f.PAUSE: _pause, f.ARRIVE: _arrive, f.ADMIT: _stamped("admits"), f.FINISH: _stamped("finishes"),
+    f.READMIT: _stamped("readmits"), f.EVICT: _evict, f.HOLD: _hold, f.RELEASE: _release, f.DELIVER: _deliver,
+    f.PROBE: _probe, f.RESTART: _restart,
+}  # fmt: skip

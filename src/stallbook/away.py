@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from stallbook.causes import OTHER
-from stallbook.gaps import Gaps
+from stallbook.gaps import Rhythm
 from stallbook.intervals import resolve, subtract, union
 from stallbook.run import Ints, Run
 
@@ -33,7 +34,8 @@ class Windows:
 class Away:
     """A row a pair of a gap and a window that overlap: the part [t0, t1) of the gap goes to `cause`.
 
-    `first` and `last` are the emitting steps whose interval the window touches, counted as in `Gaps`.
+    gap: the row in `Run.emissions` that ends the gap. first, last: the emitting steps whose interval the window
+    touches, counted as in `Rhythm`.
     """
 
     gap: Ints
@@ -78,42 +80,45 @@ def away_windows(run: Run, rules: str, causes: Sequence[str]) -> Windows:
     return Windows(*np.array(rows, np.int64).reshape(-1, 4).T)
 
 
-def cut_gaps(gaps: Gaps, windows: Windows) -> Away:
+def cut_gaps(run: Run, rhythm: Rhythm, windows: Windows) -> Away:
     """Every overlap of a gap with a window of its request."""
-    lo = np.searchsorted(gaps.request, windows.request, "left")
-    hi = np.searchsorted(gaps.request, windows.request, "right")
-    after = np.searchsorted(gaps.emit, windows.t0, "right")  # the first emission past the window's start
-    until = np.searchsorted(gaps.emit, windows.t1, "left")  # emissions before the window's end
-    first = _bisect(gaps.to, lo, hi, after)
-    count = np.maximum(_bisect(gaps.frm, lo, hi, until) - first, 0)
+    e, emit = run.emissions, rhythm.emit
+    lo = np.searchsorted(e.request, windows.request, "left")
+    hi = np.searchsorted(e.request, windows.request, "right")
+    after = np.searchsorted(emit, windows.t0, "right")  # the first emission past the window's start
+    until = np.searchsorted(emit, windows.t1, "left")  # emissions before the window's end
+    step = np.append(rhythm.step, len(run.steps.id))
+    first = _bisect(e.step, lo + 1, np.maximum(hi, lo + 1), step[after])
+    count = np.maximum(_bisect(e.step, lo, np.maximum(hi - 1, lo), step[until]) + 1 - first, 0)
     gap, window = _expand(first, count)
-    t0 = np.maximum(windows.t0[window], gaps.emit[gaps.frm[gap]])
-    t1 = np.minimum(windows.t1[window], gaps.emit[gaps.to[gap]])
+    t0 = np.maximum(windows.t0[window], emit[rhythm.ordinal[e.step[gap - 1]]])
+    t1 = np.minimum(windows.t1[window], emit[rhythm.ordinal[e.step[gap]]])
     return Away(gap, t0, t1, windows.cause[window], after[window], until[window])
 
 
-def skipped_steps(run: Run, gaps: Gaps, away: Away, rules: str) -> Skipped:
+def skipped_steps(run: Run, rhythm: Rhythm, away: Away, rules: str) -> Skipped:
     """Which emitting steps a gap skipped, and which of them left a live request out of their batch."""
-    skipping = np.flatnonzero(gaps.to - gaps.frm > 1)
-    if not len(skipping):
-        return Skipped(skipping, skipping, 0, 0)
-    stride = len(gaps.emit) + 2  # one long axis: gap g's steps lie at g * stride
-    start, end = skipping * stride + gaps.frm[skipping] + 1, skipping * stride + gaps.to[skipping]
+    gap = rhythm.skipping
+    if not len(gap):
+        return Skipped(gap, gap, 0, 0)
+    stride = len(rhythm.emit) + 2  # one long axis: gap g's steps lie at g * stride
+    at = rhythm.ordinal
+    frm, to = at[run.emissions.step[gap - 1]], at[run.emissions.step[gap]]
+    away_frm, away_to = at[run.emissions.step[away.gap - 1]], at[run.emissions.step[away.gap]]
     touched = union(
-        away.gap * stride + np.maximum(away.first, gaps.frm[away.gap] + 1),
-        away.gap * stride + np.minimum(away.last + 1, gaps.to[away.gap]),
+        away.gap * stride + np.maximum(away.first, away_frm + 1),
+        away.gap * stride + np.minimum(away.last + 1, away_to),
     )
-    a, b, row = subtract(start, end, *touched)
-    gap_of = skipping[row]
+    a, b, row = subtract(gap * stride + frm + 1, gap * stride + to, *touched)
     if rules == "post" or not run.members.known.any():
         return Skipped(a[:0], a[:0], int((b - a).sum()), len(np.unique(row)))
-    ordinal, piece = _expand(a - gap_of * stride, b - a)
-    gap = gap_of[piece]
-    out = _left_out(run, gaps.request[gap], gaps.step[ordinal])
+    ordinal, piece = _expand(a - gap[row] * stride, b - a)
+    gap = gap[row][piece]
+    out = _left_out(run, run.emissions.request[gap], rhythm.step[ordinal])
     return Skipped(gap[out], ordinal[out], int((~out).sum()), len(np.unique(gap[~out])))
 
 
-def _left_out(run: Run, request: Ints, step: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _left_out(run: Run, request: Ints, step: Ints) -> npt.NDArray[np.bool_]:
     """Whether each step decoded others with a recorded batch that lacks the request."""
     judged = (run.members.known[step] > 0) & (run.steps.decode_tokens[step] > 0)
     n = len(run.requests.names)
@@ -127,15 +132,11 @@ def _left_out(run: Run, request: Ints, step: Ints) -> np.ndarray[tuple[int], np.
 
 def _bisect(values: Ints, lo: Ints, hi: Ints, target: Ints) -> Ints:
     """For each row the first index in [lo, hi) whose value reaches the target; values ascend within the range."""
-    lo, hi = lo.copy(), hi.copy()
-    while True:
-        open_ = lo < hi
-        if not open_.any():
-            return lo
+    while (open_ := lo < hi).any():
         mid = (lo + hi) >> 1
         less = open_ & (values[np.minimum(mid, len(values) - 1)] < target)
-        lo = np.where(less, mid + 1, lo)
-        hi = np.where(open_ & ~less, mid, hi)
+        lo, hi = np.where(less, mid + 1, lo), np.where(open_ & ~less, mid, hi)
+    return lo
 
 
 def _expand(first: Ints, count: Ints) -> tuple[Ints, Ints]:

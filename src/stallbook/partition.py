@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -19,7 +20,7 @@ from stallbook.away import Away, Skipped, away_windows, cut_gaps, skipped_steps
 from stallbook.baseline import BaselineFit
 from stallbook.causes import EXPLAINED_BY_WORK, ORDER, OTHER, POST, ordered
 from stallbook.charges import Charges, charge, segment_cause
-from stallbook.gaps import Gaps, find_gaps
+from stallbook.gaps import Gaps, Rhythm, find_gaps, find_rhythm
 from stallbook.ledger import Ledger
 from stallbook.run import ExplicitBaseline, Ints, Run
 from stallbook.timeline import DECODE, Timeline, build_timeline
@@ -48,24 +49,37 @@ class Partition:
 
     causes: the columns, in the order that breaks ties; those that occur nowhere are left out (the post's seven
     never are). rows, context: ns, shape (rows, causes). row_gap: ns. row_weight: how many gaps have the row.
-    row_primary: column of the primary cause, -1 for clean. row_of_gap: the row of each gap of `gaps`.
+    row_primary: column of the primary cause, -1 for clean. own: the gaps with a row of their own, which are the
+    last rows, by the row in `Run.emissions` that ends the gap.
     context: what the engine did while the request was evicted, held or unscheduled; explains, is never added.
     """
 
     run: Run
     rules: Rules
     causes: tuple[str, ...]
-    gaps: Gaps
+    rhythm: Rhythm
+    own: Ints
     rows: Ints
     context: Ints
     row_gap: Ints
     row_weight: Ints
     row_primary: Ints
-    row_of_gap: Ints
     reconcile: Reconcile
     baseline: BaselineFit
     abilities: Mapping[str, str]
     notes: Mapping[str, int] = field(default_factory=dict)
+
+    @cached_property
+    def gaps(self) -> Gaps:
+        """The gaps as a table, made when asked for."""
+        return find_gaps(self.run, self.rhythm)
+
+    @cached_property
+    def row_of_gap(self) -> Ints:
+        """The row of each gap of `gaps`."""
+        row = self.gaps.to.copy()
+        row[np.searchsorted(self.gaps.end, self.own)] = len(self.rhythm.emit) + np.arange(len(self.own))
+        return row
 
     def parts(self) -> Ints:
         """Every part of every gap, ns, shape (gaps, causes)."""
@@ -79,23 +93,37 @@ def partition(run: Run, rules: Rules = "full", baseline: ExplicitBaseline | None
     """
     if rules not in ("full", "post"):
         raise ValueError(f"rules is {rules!r}; it is 'full' or 'post'")
-    gaps = find_gaps(run)
+    rhythm = find_rhythm(run)
     timeline = build_timeline(run, rules)
     charges = charge(run, timeline, rules, baseline or run.baseline)
     ledger = Ledger(run, timeline, charges, _columns(run, rules))
-    away = cut_gaps(gaps, away_windows(run, rules, ledger.causes))
-    skipped = skipped_steps(run, gaps, away, rules)
-    rows, context, row_gap, row_weight, row_of_gap = _charge_gaps(gaps, ledger, away, skipped)
-    keep = _occurring(ledger.causes, rows, context, row_weight)
+    away = cut_gaps(run, rhythm, away_windows(run, rules, ledger.causes))
+    skipped = skipped_steps(run, rhythm, away, rules)
+    own = np.union1d(rhythm.skipping, away.gap)
+    rows, context, row_gap = _charge_rows(run, rhythm, ledger, own, away, skipped)
+    weight = _weights(run, rhythm, own)
+    keep = _occurring(ledger.causes, rows, context, weight)
     causes = tuple(c for c, k in zip(ledger.causes, keep, strict=True) if k)
     rows, context = np.ascontiguousarray(rows[keep].T), np.ascontiguousarray(context[keep].T)
-    seen = row_weight > 0
-    error = int(np.abs(rows.sum(axis=1) - row_gap)[seen].max(initial=0))
     return Partition(
-        run, rules, causes, gaps, rows, context, row_gap, row_weight, _primary(causes, rows, row_gap), row_of_gap,
-        Reconcile(error, int(((rows < 0).any(axis=1) & seen).sum()), skipped.unexplained, skipped.gaps),
-        charges.baseline, abilities(run, rules, charges), _notes(run, timeline, charges),
+        run, rules, causes, rhythm, own, rows, context, row_gap, weight, _primary(causes, rows, row_gap),
+        _reconcile(rows, row_gap, weight, skipped), charges.baseline, abilities(run, rules, charges),
+        _notes(run, timeline, charges),
     )  # fmt: skip
+
+
+def _reconcile(rows: Ints, gap: Ints, weight: Ints, skipped: Skipped) -> Reconcile:
+    seen = weight > 0
+    error = int(np.abs(rows.sum(axis=1) - gap)[seen].max(initial=0))
+    return Reconcile(error, int(((rows < 0).any(axis=1) & seen).sum()), skipped.unexplained, skipped.gaps)
+
+
+def _weights(run: Run, rhythm: Rhythm, own: Ints) -> Ints:
+    """How many gaps each row stands for: those of an interval less the ones with a row of their own."""
+    to = rhythm.ordinal[run.emissions.step[own]]
+    adjacent = to - rhythm.ordinal[run.emissions.step[own - 1]] == 1
+    shared = rhythm.weight - np.bincount(to[adjacent], minlength=len(rhythm.emit))
+    return np.concatenate([shared, np.ones(len(own), np.int64)])
 
 
 def _columns(run: Run, rules: Rules) -> tuple[str, ...]:
@@ -107,35 +135,33 @@ def _columns(run: Run, rules: Rules) -> tuple[str, ...]:
     return ordered([*ORDER[: ORDER.index("frontend")], *segments, *holds])
 
 
-def _charge_gaps(gaps: Gaps, ledger: Ledger, away: Away, skipped: Skipped) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """Rows (one column a row), context, gap lengths, weights, and the row of each gap.
+def _charge_rows(
+    run: Run, rhythm: Rhythm, ledger: Ledger, own: Ints, away: Away, skipped: Skipped
+) -> tuple[Ints, Ints, Ints]:
+    """Rows, their context (both one column a row) and their gap lengths.
 
     The first rows are the intervals of the emitting steps, shared by all that emitted at both of their ends; then
     comes a row for each gap of its own: one that skips steps, or whose request was away.
     """
-    n = len(gaps.emit)
-    upto = ledger.at(gaps.emit)
-    own = gaps.to - gaps.frm != 1
-    own[away.gap] = True
-    own_rows = np.flatnonzero(own)
-    row_of_gap = gaps.to.copy()
-    row_of_gap[own_rows] = n + np.arange(len(own_rows))
-    frm = np.concatenate([np.maximum(np.arange(n) - 1, 0), gaps.frm[own_rows]])
-    to = np.concatenate([np.arange(n), gaps.to[own_rows]])
-    rows = upto[:, to] - upto[:, frm]
-    length = gaps.emit[to] - gaps.emit[frm]
+    n, emit = len(rhythm.emit), rhythm.emit
+    upto = ledger.at(emit)
+    at = np.arange(n)
+    frm = np.concatenate([np.maximum(at - 1, 0), rhythm.ordinal[run.emissions.step[own - 1]]])
+    to = np.concatenate([at, rhythm.ordinal[run.emissions.step[own]]])
+    rows = np.take(upto, to, axis=1) - np.take(upto, frm, axis=1)
     context = np.zeros_like(rows[:-1])
     residual = ledger.causes.index("residual")
-    row, span = row_of_gap[away.gap], away.t1 - away.t0
+    row, span = n + np.searchsorted(own, away.gap), away.t1 - away.t0
     _take_out(rows, context, residual, row, ledger.at(away.t1) - ledger.at(away.t0), span)
     _charge(rows, away.cause, row, span)
     if len(skipped.gap):
         a, b = skipped.step - 1, skipped.step
-        row, span = row_of_gap[skipped.gap], gaps.emit[b] - gaps.emit[a]
+        row, span = n + np.searchsorted(own, skipped.gap), emit[b] - emit[a]
         _take_out(rows, context, residual, row, upto[:, b] - upto[:, a], span)
         _charge(rows, np.full(len(row), ledger.causes.index("unscheduled")), row, span)
+    length = emit[to] - emit[frm]
     rows[residual] = length - rows[-1]
-    return rows[:-1], context, length, np.bincount(row_of_gap, minlength=len(to)), row_of_gap
+    return rows[:-1], context, length
 
 
 def _charge(rows: Ints, cause: Ints, row: Ints, span: Ints) -> None:

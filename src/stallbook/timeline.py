@@ -152,7 +152,7 @@ def _emitted_before(run: Run) -> Ints:
 
 def _before(segment: Ints, length: Ints) -> Ints:
     """For each piece the length of its segment's earlier pieces (pieces are in time order)."""
-    if not len(segment) or len(segment) == len(np.unique(segment)):
+    if not len(segment) or np.bincount(segment).max() == 1:
         return np.zeros(len(segment), np.int64)
     order = np.argsort(segment, kind="stable")
     ends = np.cumsum(length[order])

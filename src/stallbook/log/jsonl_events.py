@@ -1,0 +1,240 @@
+"""The events of the interchange format: which fields each has, and how a batch of them becomes columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, Final
+
+import numpy as np
+
+from stallbook.errors import StallbookError
+from stallbook.log.draft import TABLES, Draft
+from stallbook.run import CAPTURED, EAGER, NEVER, NO_GRAPH, Ints
+
+__all__ = ["BOUNDARY", "EVENTS", "GRAPH", "LANE", "MODE", "Batch", "Event", "text"]
+
+GRAPH: Final = {"none": NO_GRAPH, "captured": CAPTURED, "eager": EAGER}
+LANE: Final = {"host": 0, "device": 1}
+MODE: Final = {"swap": 0, "recompute": 1}
+BOUNDARY: Final = {"frontend": 0, "client": 1}
+
+_REQUIRED = "required"
+
+
+@dataclass(frozen=True)
+class _Field:
+    """A field of an event: the column it fills, what stands for absence (or `_REQUIRED`), and its words, if words."""
+
+    column: str
+    absent: int | str
+    words: Mapping[str, int] | None = None
+    intern: str = ""
+    """`request` or `name`: a string, interned; `absent` may then be a string too."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """What an `e` fills: a table, from `fields`; and the field that holds many rows at once, if any."""
+
+    table: str
+    fields: Mapping[str, _Field]
+    many: str = ""
+
+
+def _ints(required: str, optional: str = "") -> dict[str, _Field]:
+    fields = {name: _Field(name, _REQUIRED) for name in required.split()}
+    for name in optional.split():
+        fields[name] = _Field(name.removesuffix("_ns"), -1)
+    return fields
+
+
+_WHO = {"request": _Field("request", _REQUIRED, intern="request")}
+
+EVENTS: Final[Mapping[str, Event]] = {
+    "arrive": Event("arrivals", _WHO | {"t": _Field("t", -(2**63))} | _ints("", "prompt_tokens max_tokens")),
+    "admit": Event("admits", _WHO | _ints("t")),
+    "finish": Event("finishes", _WHO | _ints("t")),
+    "step": Event(
+        "steps",
+        _ints("id t0 t1", "padded decode_tokens prefill_tokens kv_tokens run_delay_ns cpu_ns")
+        | {"graph": _Field("graph", NO_GRAPH, GRAPH)},
+        many="members",
+    ),
+    "segment": Event(
+        "segments",
+        _ints("step t0 t1", "run_delay_ns")
+        | {
+            "name": _Field("name", _REQUIRED, intern="name"),
+            "lane": _Field("device", 0, LANE),
+            "request": _Field("request", -1, intern="request"),
+        },
+    ),
+    "gc": Event(
+        "pauses", _ints("t0 t1", "generation") | {"process": _Field("process", "engine", intern="name")}
+    ),
+    "emit": Event("emits", _ints("step t"), many="tokens"),
+    "evict": Event("evicts", _WHO | _ints("t", "lost_tokens") | {"mode": _Field("recompute", -1, MODE)}),
+    "readmit": Event("readmits", _WHO | _ints("t")),
+    "hold": Event(
+        "holds", _WHO | _ints("t0") | {"kind": _Field("kind", _REQUIRED, intern="name"), "t1": _Field("t1", NEVER)}
+    ),
+    "deliver": Event("deliveries", _WHO | _ints("t tokens") | {"boundary": _Field("boundary", _REQUIRED, BOUNDARY)}),
+    "probe": Event("probes", {"t": _Field("t", _REQUIRED), "ns": _Field("ns", _REQUIRED)}),
+}  # fmt: skip
+
+
+def text(value: object) -> str:
+    """A name that can be printed: a string without control or broken characters; else ValueError."""
+    if type(value) is not str:
+        raise ValueError(f"{value!r:.40} is not a string")
+    if any(ord(char) < 32 or 127 <= ord(char) < 160 or 0xD800 <= ord(char) < 0xE000 for char in value):
+        raise ValueError(f"{value!r:.40} holds control characters")
+    return value
+
+
+@dataclass
+class Batch:
+    """Parsed events of one kind, waiting to become columns together."""
+
+    draft: Draft
+    event: str
+    spec: Event
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+
+    def flush(self) -> None:
+        """Moves what waits into the draft."""
+        if not self.rows:
+            return
+        lines = np.array(self.lines, dtype=np.int64)
+        columns = {field.column: self._column(key, field) for key, field in self.spec.fields.items()}
+        self._count_unknown()
+        if self.event == "emit":
+            self._emit(columns, lines)
+        else:
+            if self.event == "step":
+                self._members(columns["id"], lines)
+            self.draft.extend(self.spec.table, columns, lines)
+        self.rows, self.lines = [], []
+
+    def _error(self, row: int, what: str, remedy: str = "see the interchange format") -> StallbookError:
+        return StallbookError("field", f"{self.event}: {what}", remedy, f"{self.draft.path}:{self.lines[row]}")
+
+    def _count_unknown(self) -> None:
+        known = {"e", self.spec.many, *self.spec.fields} - {""}
+        unknown = sum(len(row.keys() - known) for row in self.rows if not row.keys() <= known)
+        if unknown:
+            self.draft.notes["unknown_fields"] += unknown
+
+    def _column(self, key: str, field: _Field) -> Ints:
+        values = [row.get(key) for row in self.rows]
+        absent = None if field.absent == _REQUIRED else field.absent
+        if field.intern:
+            return self._interned(
+                key, values, absent, self.draft.request if field.intern == "request" else self.draft.name
+            )
+        if field.words is not None:
+            return self._words(key, values, absent, field.words)
+        kind = TABLES[self.spec.table][field.column].kind
+        return self._ints(key, values, absent, "count" in kind)
+
+    def _ints(self, key: str, values: list[Any], absent: object, count: bool, rows: Ints | None = None) -> Ints:
+        kinds = set(map(type, values))
+        if not kinds <= ({int} if absent is None else {int, type(None)}):
+            self._blame(key, values, absent, rows)
+        if count and any(value is not None and value < 0 for value in values):
+            row = next(i for i, value in enumerate(values) if value is not None and value < 0)
+            raise self._error(row if rows is None else rows[row], f"{key} = {values[row]!r:.40} is negative")
+        filled = values if type(None) not in kinds else [absent if value is None else value for value in values]
+        try:
+            return np.array(filled, dtype=np.int64)
+        except OverflowError:
+            row = next(i for i, value in enumerate(filled) if not -(2**63) <= value < 2**63)
+            raise self._error(row if rows is None else rows[row], f"{key} is out of range") from None
+
+    def _blame(self, key: str, values: list[Any], absent: object, rows: Ints | None) -> None:
+        for i, value in enumerate(values):
+            if type(value) is not int and not (value is None and absent is not None):
+                row = i if rows is None else int(rows[i])
+                what = f"{key} is missing" if value is None else f"{key} = {value!r:.40} is not an integer"
+                raise self._error(row, what, "times and counts are whole numbers")
+
+    def _words(self, key: str, values: list[Any], absent: object, words: Mapping[str, int]) -> Ints:
+        known: dict[Any, Any] = dict(words) if absent is None else {None: absent, **words}
+        try:
+            return np.array([known[value] for value in values], dtype=np.int64)
+        except (KeyError, TypeError):
+            row = next(i for i, value in enumerate(values) if not _in(value, known))
+            what = f"{key} is missing" if values[row] is None else f"{key} = {values[row]!r:.40} is unknown"
+            raise self._error(row, what, f"write one of {', '.join(words)}") from None
+
+    def _interned(self, key: str, values: list[Any], absent: object, intern: Callable[[str], int]) -> Ints:
+        seen: dict[Any, int] = {}
+        if absent is not None:
+            seen[None] = absent if isinstance(absent, int) else (intern(str(absent)) if None in values else 0)
+        found = []
+        for row, value in enumerate(values):
+            try:
+                index = seen.get(value)
+                if index is None:
+                    index = seen[value] = intern(text(value))
+            except (ValueError, TypeError) as error:
+                what = f"{key} is missing" if value is None else f"{key}: {error}"
+                raise self._error(row, what, "write a short, printable string") from None
+            found.append(index)
+        return np.array(found, dtype=np.int64)
+
+    def _many(self, kind: type, what: str) -> tuple[list[Any], Ints]:
+        """The rows that have the field of many, and the field's values."""
+        key = self.spec.many
+        values = [row.get(key) for row in self.rows]
+        for row, value in enumerate(values):
+            if type(value) is not kind and not (value is None and kind is list):
+                raise self._error(row, f"{key} is missing" if value is None else f"{key} is not {what}")
+        here = np.array([i for i, value in enumerate(values) if value is not None], dtype=np.int64)
+        return [value for value in values if value is not None], here
+
+    def _emit(self, columns: dict[str, Ints], lines: Ints) -> None:
+        tokens, _ = self._many(dict, "an object of tokens by request")
+        sizes = np.array([len(given) for given in tokens], dtype=np.int64)
+        rows = np.repeat(np.arange(len(sizes)), sizes)
+        self.draft.notes["empty_emissions"] += int(np.count_nonzero(sizes == 0))
+        self.draft.extend(
+            "emits",
+            {
+                "step": columns["step"][rows],
+                "t": columns["t"][rows],
+                "request": self._requests(list(chain.from_iterable(tokens)), rows),
+                "tokens": self._ints("tokens", list(chain.from_iterable(t.values() for t in tokens)), None, True, rows),
+            },
+            lines[rows],
+        )
+
+    def _members(self, ids: Ints, lines: Ints) -> None:
+        members, here = self._many(list, "a list of requests")
+        rows = here[np.repeat(np.arange(len(here)), [len(given) for given in members])]
+        requests = self._requests(list(chain.from_iterable(members)), rows)
+        self.draft.extend("members_known", {"step": ids[here]}, lines[here])
+        self.draft.extend("members", {"step": ids[rows], "request": requests}, lines[rows])
+
+    def _requests(self, values: list[Any], rows: Ints) -> Ints:
+        seen: dict[Any, int] = {}
+        found = []
+        for i, value in enumerate(values):
+            try:
+                index = seen.get(value)
+                if index is None:
+                    index = seen[value] = self.draft.request(text(value))
+            except (ValueError, TypeError) as error:
+                raise self._error(int(rows[i]), f"{self.spec.many}: {error}", "write request ids as strings") from None
+            found.append(index)
+        return np.array(found, dtype=np.int64)
+
+
+def _in(value: object, known: dict[Any, Any]) -> bool:
+    try:
+        return value in known
+    except TypeError:
+        return False

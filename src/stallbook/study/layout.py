@@ -10,7 +10,19 @@ from typing import Any
 
 from .outcomes import Spread
 
-__all__ = ["WIDTH", "Cell", "Table", "as_data", "as_markdown", "as_text", "count", "milliseconds", "percent", "ranged"]
+__all__ = [
+    "WIDTH",
+    "Cell",
+    "Table",
+    "as_data",
+    "as_markdown",
+    "as_text",
+    "count",
+    "milliseconds",
+    "percent",
+    "ranged",
+    "wrapped",
+]
 
 WIDTH = 80
 _GAP = "  "
@@ -83,9 +95,12 @@ def as_text(table: Table) -> str:
     lines = [table.title]
     for block in _blocks(table):
         lines += [row.rstrip() for row in block]
-    for note in table.notes:
-        lines += textwrap.wrap(note, WIDTH)
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *map(wrapped, table.notes)]) + "\n"
+
+
+def wrapped(sentence: str) -> str:
+    """A line of text in at most 80 columns."""
+    return textwrap.fill(sentence, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _blocks(table: Table) -> Iterator[list[str]]:

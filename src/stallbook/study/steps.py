@@ -20,7 +20,7 @@ ENDS = {"p99": "p99", "p99.9": "p999", "max": "max"}
 _RULE = (
     "change: median over seeds of the change from the rung before, as measured (norm.: normalised); down: seeds in "
     "which it fell; p: exact sign-flip test, two-sided. established: 5 or more pairs, p <= 1/16, a mean of 4.6 "
-    "standard errors, over 3% (0.5 points). suggestive: 4 or more pairs, 80% the same way, p <= 1/8, the same bound. "
+    "standard errors, over 3% (0.1 points). suggestive: 4 or more pairs, 80% the same way, p <= 1/8, the same bound. "
     "Of measured and normalised the weaker word stands."
 )
 
@@ -62,11 +62,11 @@ def _paired(below: Rung, rung: Rung, runs: Sequence[Outcome], value: Value) -> t
 
 def _verdict_cells(measured: Verdict, flat: Verdict, show: Callable[[float | None], str]) -> list[Cell]:
     word: Word = weaker(measured.word, flat.word)
-    p = "-" if measured.p is None else f"{measured.p:.2f}"
+    p = "-" if measured.p is None else f"{measured.p:.2f}" if measured.p >= 0.005 else "<.01"
     return [
         Cell(show(measured.change), raw=measured),
         Cell(show(flat.change), raw=flat),
-        Cell(f"{measured.down} of {measured.pairs}", raw=measured.down),
+        Cell(f"{measured.down}/{measured.pairs}", raw=measured.down),
         Cell(p, raw=measured.p),
         Cell(word, raw=word),
     ]

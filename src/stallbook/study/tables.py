@@ -11,7 +11,7 @@ from stallbook.causes import POST, ordered
 
 from .drift import DRIFT_LIMIT, Drift, drift_of
 from .folder import Folder
-from .layout import Cell, Table, as_data, as_markdown, as_text, count, milliseconds, percent, ranged
+from .layout import Cell, Table, as_data, as_markdown, as_text, count, milliseconds, percent, ranged, wrapped
 from .outcomes import Outcome, Spread, Value, normalised, outcomes, share_of, spread, time_of
 from .rungs import RUNGS, Rung
 from .steps import end_to_end, steps_table, targets_table
@@ -45,12 +45,12 @@ def build(header: Mapping[str, Any], lines: Sequence[Mapping[str, Any]], rules: 
     causes = _causes(runs, rules)
     tables = (
         _ladder("ladder", "as measured", rungs, runs),
-        _ladder("ladder-normalised", "normalised by the machine probe", rungs, even),
+        _ladder("ladder-normalised", "normalised by the probe", rungs, even),
         _shares(rungs, runs, causes),
         _per_run(rungs[0], runs, even, causes),
         _did(rungs, runs),
         _waits("waits", "as measured", rungs, runs),
-        _waits("waits-normalised", "normalised by the machine probe", rungs, even),
+        _waits("waits-normalised", "normalised by the probe", rungs, even),
         targets_table(rungs, runs),
         steps_table(rungs, runs, even),
         end_to_end(rungs, runs, even),
@@ -68,7 +68,7 @@ def build(header: Mapping[str, Any], lines: Sequence[Mapping[str, Any]], rules: 
 def to_text(tables: Tables, *, show_normalised: bool = True) -> str:
     """All of it, in at most 80 columns."""
     shown = [as_text(table) for table in tables.tables if show_normalised or table.slug not in tables.normalised]
-    return "\n".join(["\n".join(tables.head) + "\n", *shown])
+    return "\n".join(["\n".join(map(wrapped, tables.head)) + "\n", *shown])
 
 
 def to_markdown(tables: Tables) -> str:
@@ -140,7 +140,7 @@ def _of(runs: Sequence[Outcome], rung: Rung, value: Value) -> Spread | None:
 
 def _ladder(slug: str, how: str, rungs: Sequence[Rung], runs: Sequence[Outcome]) -> Table:
     rows = [(rung.name, [ranged(_of(runs, rung, time_of(key))) for key in TIMES.values()]) for rung in rungs]
-    return Table(slug, f"Fix ladder, inter-token latency in ms, {how}: median [min-max]", "rung", tuple(TIMES), rows)
+    return Table(slug, f"Fix ladder, ITL in ms, {how}: median [min-max]", "rung", tuple(TIMES), rows)
 
 
 def _shares(rungs: Sequence[Rung], runs: Sequence[Outcome], causes: Sequence[str]) -> Table:
@@ -159,7 +159,7 @@ def _per_run(rung: Rung, runs: Sequence[Outcome], even: Sequence[Outcome], cause
             p99s = [Cell(milliseconds(x.times["p99"]), raw=x.times["p99"]) for x in (run, flat)]
             shares = [run.share.get(cause, 0.0) for cause in causes]
             rows.append((str(run.seed), [*p99s, *(Cell(percent(share), raw=share) for share in shares)]))
-    title = f"The tail of {rung.name}, run by run: p99 in ms, as measured and normalised; shares of tail time"
+    title = f"The tail of {rung.name}, run by run: p99 in ms, shares of tail time"
     return Table("per-run", title, "seed", ("p99", "norm.", *causes), rows)
 
 
@@ -201,4 +201,4 @@ def _waits(slug: str, how: str, rungs: Sequence[Rung], runs: Sequence[Outcome]) 
         "tokens/s": lambda run: run.tokens_per_s,
     }
     rows = [(rung.name, [ranged(_of(runs, rung, value)) for value in values.values()]) for rung in rungs]
-    return Table(slug, f"First tokens (ms) and throughput, {how}: median [min-max]", "rung", tuple(values), rows)
+    return Table(slug, f"TTFT (ms) and throughput, {how}: median [min-max]", "rung", tuple(values), rows)

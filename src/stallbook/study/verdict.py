@@ -7,7 +7,7 @@ sample. A change is the natural logarithm of the ratio for a time, the differenc
   - at least 5 pairs;
   - the exact sign-flip test of the mean change, two-sided, gives p <= 1/16 (with 5 pairs: all moved the same way);
   - the mean change is at least 4.6 of its standard errors (the two-sided 1% point of Student's t for 5 pairs);
-  - the median change is over 3% (a share: over half a percentage point).
+  - the median change is over 3% (a share: over a tenth of a percentage point).
 **suggestive**  all of:
   - at least 4 pairs, of which at least 80% moved the same way;
   - the exact sign-flip test gives p <= 1/8;
@@ -42,7 +42,7 @@ ESTABLISHED_P, SUGGESTIVE_P = 1 / 16, 1 / 8
 SAME_WAY = 0.8
 STANDARD_ERRORS = 4.6
 LEAST_LOG_RATIO = math.log(1.03)
-LEAST_SHARE = 0.005
+LEAST_SHARE = 0.001
 EXACT_LIMIT = 16
 """Above this many pairs the flips are drawn (from a fixed seed) and not enumerated."""
 

@@ -61,7 +61,7 @@ def test_json_holds_the_numbers() -> None:
     told = json.loads(to_json(build(header(), study())))
     named = {table["name"]: table["rows"] for table in told["tables"]}
     assert named["ladder"][0]["rung"] == "baseline"
-    assert set(named["ladder"][0]["p99"]) == {"median", "low", "high"}
+    assert set(named["ladder"][0]["p99"]) == {"median", "low", "high", "runs"}
     assert named["ends"][0]["ranges"] == {"overlap": False}
     words = {row["verdict"] for row in named["steps"]}
     assert words == {"established", "suggestive", "not resolved"}

@@ -19,17 +19,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from stallbook.demo import Settings
+from stallbook.demo.__main__ import BLAS_VARIABLES
 from stallbook.errors import StallbookError
 
 __all__ = ["child_command", "child_environment", "launch"]
 
-BLAS_VARIABLES = (
-    "OPENBLAS_NUM_THREADS",
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "BLIS_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-)
 _PR_SET_PDEATHSIG = 1
 _POLL_S = 0.5
 _GRACE_S = 10.0

@@ -84,9 +84,11 @@ def count(value: float | None) -> str:
 
 
 def ranged(values: Spread | None, show: Any = milliseconds) -> Cell:
-    """``median [low-high]``."""
+    """``median [low-high]``; one run has no range."""
     if values is None:
         return Cell("-")
+    if values.runs == 1:
+        return Cell(show(values.median), raw=values)
     return Cell(show(values.median), f"[{show(values.low)}-{show(values.high)}]", values)
 
 

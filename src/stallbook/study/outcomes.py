@@ -39,6 +39,7 @@ class Spread:
     median: float
     low: float
     high: float
+    runs: int
 
     def overlaps(self, other: Spread) -> bool:
         """Whether the two ranges have a point in common."""
@@ -62,7 +63,7 @@ def share_of(cause: str) -> Value:
 def spread(values: Iterable[float | None]) -> Spread | None:
     """Median and range of the values that are known; None where there is none."""
     known = [value for value in values if value is not None]
-    return Spread(statistics.median(known), min(known), max(known)) if known else None
+    return Spread(statistics.median(known), min(known), max(known), len(known)) if known else None
 
 
 def outcomes(lines: Sequence[Mapping[str, Any]], rules: str) -> list[Outcome]:

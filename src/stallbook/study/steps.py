@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from .layout import Cell, Table, milliseconds, percent, ranged
+from .layout import Cell, Table, percent, ranged
 from .outcomes import Outcome, Spread, Value, share_of, spread, time_of
 from .rungs import Rung
 from .verdict import Verdict, Word, judge_shares, judge_times, weaker
@@ -108,13 +108,16 @@ def end_to_end(rungs: Sequence[Rung], runs: Sequence[Outcome], even: Sequence[Ou
     for label, key in ENDS.items():
         for how, series in (("", runs), (" norm.", even)):
             ends = [spread(run.times[key] for run in series if run.rung == rung.slug) for rung in (first, last)]
-            rows.append((label + how, [*(ranged(end, milliseconds) for end in ends), _overlap(*ends)]))
+            word = judge_times(*_paired(first, last, series, time_of(key))).word
+            rows.append((label + how, [*map(ranged, ends), _overlap(*ends), Cell(word, raw=word)]))
     title = f"First against last rung, in ms: {first.name} and {last.name}"
-    return Table("ends", title, "number", ("first", "last", "ranges"), rows, left=frozenset({2}))
+    return Table("ends", title, "number", ("first", "last", "ranges", "verdict"), rows, left=frozenset({2, 3}))
 
 
 def _overlap(first: Spread | None, last: Spread | None) -> Cell:
     if first is None or last is None:
         return Cell("-")
+    if min(first.runs, last.runs) < 2:
+        return Cell("too few runs")
     overlap = first.overlaps(last)
     return Cell("overlap" if overlap else "do not overlap", raw={"overlap": overlap})

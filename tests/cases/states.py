@@ -1,0 +1,240 @@
+"""Evicted, held, left out: the first three rules, and what stands beside them."""
+
+from cases.build import case, dec, evict, gap, gc, hold, readmit, seg, start, step
+
+CASES = [
+    case(
+        "two-evictions-in-a-gap",
+        "[5, 15) and [20, 30) evicted; the prefill [0, 40) keeps 20 of the gap, the rest of it is context.",
+        [
+            start(),
+            step(1, 0, 40, seg("prefill", 0, 40), n=0, prefill=9),
+            step(2, 40, 50, dec(40, 50), emit=50),
+            evict("a", 5, 15),
+            evict("a", 20, 30),
+        ],
+        [gap("a", 0, 50, "prefill", preempt=20, prefill=20, fwd=10)],
+        context={"prefill": 20},
+    ),
+    case(
+        "eviction-told-twice",
+        "Evicted at 5 and again at 10, readmitted once at 20: one eviction of 15.",
+        [start(), step(1, 20, 30, dec(20, 30), emit=30), evict("a", 5), evict("a", 10, 20)],
+        [gap("a", 0, 30, "preempt", preempt=15, fwd=10, residual=5)],
+    ),
+    case(
+        "evictions-back-to-back",
+        "Readmitted at 20 and evicted at 20: what is open closes first, so [10, 20) and [20, 30) are both evicted.",
+        [start(), step(1, 30, 40, dec(30, 40), emit=40), evict("a", 10, 20), evict("a", 20, 30)],
+        [gap("a", 0, 40, "preempt", preempt=20, fwd=10, residual=10)],
+    ),
+    case(
+        "eviction-never-ends",
+        "Evicted at 5 for good, though it emits twice more: all of the gap after 5, and all of the next.",
+        [
+            start(),
+            step(1, 0, 10, dec(0, 10), emit=10),
+            step(2, 10, 20, dec(10, 20), emit=20),
+            evict("a", 5),
+        ],
+        [gap("a", 0, 10, "preempt", fwd=5, preempt=5), gap("a", 10, 20, "preempt", preempt=10)],
+        context={"fwd": 15},
+    ),
+    case(
+        "readmission-of-nobody",
+        "A readmission without an eviction changes nothing.",
+        [start(), step(1, 0, 10, dec(0, 10), emit=10), readmit("a", 4)],
+        [gap("a", 0, 10, "clean", fwd=10)],
+    ),
+    case(
+        "token-in-flight",
+        "Evicted [8, 15) while its token of step 1 arrives at 10: clipped to each gap, 2 and 5.",
+        [
+            start(),
+            step(1, 0, 10, dec(0, 10), emit=10),
+            step(2, 15, 25, dec(15, 25), emit=25),
+            evict("a", 8, 15),
+        ],
+        [gap("a", 0, 10, "clean", fwd=8, preempt=2), gap("a", 10, 25, "preempt", preempt=5, fwd=10)],
+    ),
+    case(
+        "evicted-inside-an-eager-decode",
+        "Eager [0, 40), B = 10, 75% excess. Evicted [20, 40): the first half keeps graph 15, fwd 5.",
+        [start(), step(1, 0, 40, dec(0, 40), graph="eager", emit=40), evict("a", 20, 40)],
+        [gap("a", 0, 40, "preempt", graph=15, fwd=5, preempt=20)],
+        context={"graph": 15, "fwd": 5},
+    ),
+    case(
+        "readmitted-inside-an-eager-decode",
+        "The same with the eviction [0, 10) and one of b's: a keeps three quarters of 30 and 10; b the middle half.",
+        [
+            start(0, "ab"),
+            step(1, 0, 40, dec(0, 40), graph="eager", emit=40, to="ab"),
+            evict("a", 0, 10),
+            evict("b", 0, 10),
+            evict("b", 30, 40),
+        ],
+        [
+            gap("a", 0, 40, "graph", graph=22.5, fwd=7.5, preempt=10),
+            gap("b", 0, 40, "preempt", graph=15, fwd=5, preempt=20),
+        ],
+    ),
+    case(
+        "recompute-of-its-own",
+        "After readmission at 10 its own re-prefill [10, 40) is prefill; only [0, 10) was evicted.",
+        [
+            start(),
+            step(1, 10, 40, seg("prefill", 10, 40, of="a"), n=0, prefill=99),
+            step(2, 40, 50, dec(40, 50), emit=50),
+            evict("a", 0, 10),
+        ],
+        [gap("a", 0, 50, "prefill", preempt=10, prefill=30, fwd=10)],
+    ),
+    case(
+        "anyones-swap",
+        "b is evicted: a pays for the copy, [0, 4). b's time is preempt whatever runs.",
+        [
+            start(0, "ab"),
+            step(1, 0, 20, seg("swap", 0, 4), dec(4, 20), emit=20),
+            step(2, 20, 30, dec(20, 30), emit=30, to="ab"),
+            evict("b", 0, 20),
+        ],
+        [
+            gap("a", 0, 20, "clean", preempt=4, fwd=16),
+            gap("a", 20, 30, "clean", fwd=10),
+            gap("b", 0, 30, "preempt", preempt=20, fwd=10),
+        ],
+    ),
+    case(
+        "evicted-before-held",
+        "Held [0, 20), evicted [10, 30): rule 1 is first, so 10 and 20.",
+        [start(), step(1, 30, 40, dec(30, 40), emit=40), hold("a", "kv", 0, 20), evict("a", 10, 30)],
+        [gap("a", 0, 40, "preempt", other_kv=10, preempt=20, fwd=10)],
+        [gap("a", 0, 40, "preempt", preempt=20, fwd=10, residual=10)],
+    ),
+    case(
+        "two-holds-at-once",
+        "lora [0, 20) started before kv [10, 30): lora keeps [10, 20). grammar and compile tie at 30: by name.",
+        [
+            start(),
+            step(1, 40, 50, dec(40, 50), emit=50),
+            hold("a", "kv", 10, 30),
+            hold("a", "lora", 0, 20),
+            hold("a", "grammar", 30, 40),
+            hold("a", "compile", 30, 36),
+        ],
+        [gap("a", 0, 50, "other:lora", other_lora=20, other_kv=10, other_compile=6, other_grammar=4, fwd=10)],
+        [gap("a", 0, 50, "clean", fwd=10, residual=40)],
+    ),
+    case(
+        "holds-of-one-kind-merge",
+        "kv [10, 20) and [15, 40) are one span from 10, so it is ahead of lora, which starts at 12, all the way.",
+        [
+            start(),
+            step(1, 40, 50, dec(40, 50), emit=50),
+            hold("a", "kv", 15, 40),
+            hold("a", "kv", 10, 20),
+            hold("a", "lora", 12, 40),
+        ],
+        [gap("a", 0, 50, "other:kv", other_kv=30, fwd=10, residual=10)],
+        [gap("a", 0, 50, "clean", fwd=10, residual=40)],
+    ),
+    case(
+        "hold-to-the-end",
+        "A hold without an end lasts to the end of the log.",
+        [
+            start(),
+            step(1, 0, 10, dec(0, 10), emit=10),
+            step(2, 10, 20, dec(10, 20), emit=20),
+            hold("a", "kv", 5, None),
+        ],
+        [gap("a", 0, 10, "other:kv", fwd=5, other_kv=5), gap("a", 10, 20, "other:kv", other_kv=10)],
+        [gap("a", 0, 10, "clean", fwd=10), gap("a", 10, 20, "clean", fwd=10)],
+    ),
+    case(
+        "left-out",
+        "Step 1 decoded b without a: its whole interval [0, 12), bookkeeping included. Step 2's is judged by what ran.",
+        [
+            start(0, "ab"),
+            step(1, 1, 11, dec(1, 11), emit=12, to="b", members="b"),
+            step(2, 13, 23, dec(13, 23), emit=24, to="ab", members="ab"),
+        ],
+        [
+            gap("a", 0, 24, "unscheduled", unscheduled=12, fwd=10, residual=2),
+            gap("b", 0, 12, "clean", fwd=10, residual=2),
+            gap("b", 12, 24, "clean", fwd=10, residual=2),
+        ],
+        [
+            gap("a", 0, 24, "clean", fwd=20, residual=4),
+            gap("b", 0, 12, "clean", fwd=10, residual=2),
+            gap("b", 12, 24, "clean", fwd=10, residual=2),
+        ],
+    ),
+    case(
+        "left-out-of-a-prefill",
+        "Step 1 emitted b's first token but only prefilled: a waits behind a prefill, it is not unscheduled.",
+        [
+            start(),
+            step(1, 0, 30, seg("prefill", 0, 30), n=0, prefill=9, emit=30, to="b", members="b"),
+            step(2, 30, 40, dec(30, 40), emit=40, to="ab", members="ab"),
+        ],
+        [gap("a", 0, 40, "prefill", prefill=30, fwd=10), gap("b", 30, 40, "clean", fwd=10)],
+    ),
+    case(
+        "batch-unknown",
+        "Step 1 decoded without a, but the log does not say who was in its batch: not judged.",
+        [
+            start(0, "ab"),
+            step(1, 0, 10, dec(0, 10), emit=10, to="b"),
+            step(2, 10, 20, dec(10, 20), emit=20, to="ab", members="ab"),
+        ],
+        [gap("a", 0, 20, "clean", fwd=20), gap("b", 0, 10, "clean", fwd=10), gap("b", 10, 20, "clean", fwd=10)],
+    ),
+    case(
+        "left-out-beside-an-eviction",
+        "Step 1's interval [0, 10) has an eviction of 1 ms: not unscheduled, 9 are forward. Step 2's [10, 20) is.",
+        [
+            start(0, "ab"),
+            step(1, 0, 10, dec(0, 10), emit=10, to="b", members="b"),
+            step(2, 10, 20, dec(10, 20), emit=20, to="b", members="b"),
+            step(3, 20, 30, dec(20, 30), emit=30, to="ab", members="ab"),
+            evict("a", 3, 4),
+        ],
+        [
+            gap("a", 0, 30, "unscheduled", preempt=1, fwd=19, unscheduled=10),
+            gap("b", 0, 10, "clean", fwd=10),
+            gap("b", 10, 20, "clean", fwd=10),
+            gap("b", 20, 30, "clean", fwd=10),
+        ],
+        [
+            gap("a", 0, 30, "clean", preempt=1, fwd=29),
+            gap("b", 0, 10, "clean", fwd=10),
+            gap("b", 10, 20, "clean", fwd=10),
+            gap("b", 20, 30, "clean", fwd=10),
+        ],
+    ),
+    case(
+        "left-out-after-a-hold",
+        "The hold ends at 10, the edge of step 2's interval: edges do not overlap, step 2's interval is unscheduled.",
+        [
+            start(0, "ab"),
+            step(1, 0, 10, dec(0, 10), emit=10, to="b", members="b"),
+            step(2, 10, 20, dec(10, 20), emit=20, to="b", members="b"),
+            step(3, 20, 30, dec(20, 30), emit=30, to="ab", members="ab"),
+            hold("a", "kv", 4, 10),
+            gc(12, 18),
+        ],
+        [
+            gap("a", 0, 30, "unscheduled", fwd=14, other_kv=6, unscheduled=10),
+            gap("b", 0, 10, "clean", fwd=10),
+            gap("b", 10, 20, "gc", fwd=4, gc=6),
+            gap("b", 20, 30, "clean", fwd=10),
+        ],
+        [
+            gap("a", 0, 30, "clean", fwd=24, gc=6),
+            gap("b", 0, 10, "clean", fwd=10),
+            gap("b", 10, 20, "gc", fwd=4, gc=6),
+            gap("b", 20, 30, "clean", fwd=10),
+        ],
+    ),
+]

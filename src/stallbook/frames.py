@@ -17,7 +17,7 @@ from stallbook.errors import StallbookError
 if TYPE_CHECKING:
     from stallbook.partition import Partition
 
-__all__ = ["FORMATS", "ROW_GROUP", "columns", "to_arrow", "write"]
+__all__ = ["FORMATS", "ROW_GROUP", "check_format", "columns", "to_arrow", "write"]
 
 ROW_GROUP: Final = 1 << 17
 """Gaps written at a time: what bounds the memory of an export."""
@@ -32,13 +32,22 @@ def columns(partition: Partition) -> list[str]:
     return ["request", "step", "t0_ns", "t1_ns", "gap_ns", "tokens", "primary", *parts, *context]
 
 
+def check_format(path: Path) -> None:
+    """Refuse a suffix that no writer has, or whose library is missing, before any work is done."""
+    if path.suffix not in FORMATS:
+        raise StallbookError(
+            "unknown-format",
+            f"no table format is called {path.suffix!r}",
+            f"end the name in {', '.join(FORMATS)}",
+            str(path),
+        )
+    if path.suffix == ".parquet":
+        _pyarrow()
+
+
 def write(partition: Partition, path: Path, suffix: str | None = None) -> int:
-    """Write every gap to `path` in the format that the suffix names, and return how many there were."""
-    suffix = path.suffix if suffix is None else suffix
-    if suffix not in FORMATS:
-        known = ", ".join(FORMATS)
-        raise StallbookError("unknown-format", f"no table format is called {suffix!r}", f"name it {known}", str(path))
-    FORMATS[suffix](partition, path)
+    """Write every gap to `path` in the format of `suffix` (its own, if none is given); return how many there were."""
+    FORMATS[path.suffix if suffix is None else suffix](partition, path)
     return len(partition.row_of_gap)
 
 

@@ -10,9 +10,21 @@ import numpy as np
 
 from stallbook.causes import POST
 from stallbook.run import (
-    CAPTURED, UNKNOWN, Deliveries, Emissions, Evictions, Holds, Ints, Members, Pauses, Probes, Requests, Run, Segments,
+    CAPTURED,
+    UNKNOWN,
+    Deliveries,
+    Emissions,
+    Evictions,
+    Holds,
+    Ints,
+    Members,
+    Pauses,
+    Probes,
+    Requests,
+    Run,
+    Segments,
     Steps,
-)  # fmt: skip
+)
 
 MS = 1_000_000
 
@@ -69,7 +81,7 @@ class Rows:
 
 
 def partition(rows: Rows, run: Run | None = None, **changes: Any) -> Any:
-    known = {cause: "placed" for cause in rows.causes}
+    known = dict.fromkeys(rows.causes, "placed")
     base = {
         "run": run or a_run(), "rules": "post", **rows.tables(),
         "reconcile": SimpleNamespace(max_error_ns=0, negative_parts=0, skipped_steps_unexplained=0, gaps_skipping=0),
@@ -79,11 +91,13 @@ def partition(rows: Rows, run: Run | None = None, **changes: Any) -> Any:
 
 
 def a_run(**changes: Any) -> Run:
-    """Four steps, two requests that arrive at 0 and emit first at 10 and 20 ms, three collections, a drifting machine."""
+    """Two requests that arrive at 0 and emit first at 10 and 20 ms; three collections; a machine that drifts."""
     none = ints()
     t = np.arange(1, 5, dtype=np.int64) * 10 * MS
     run: dict[str, Any] = {
-        "requests": Requests(("r1", "r2", "r3"), ints(0, 0, 0), ints(1, 1, -(2**63)), ints(*[UNKNOWN] * 3), *[ints(-1, -1, -1)] * 2),
+        "requests": Requests(
+            ("r1", "r2", "r3"), ints(0, 0, 0), ints(1, 1, UNKNOWN), ints(*[UNKNOWN] * 3), *[ints(-1, -1, -1)] * 2
+        ),
         "steps": Steps(
             ints(0, 1, 2, 3), t - 9 * MS, t + MS // 2, t, ints(CAPTURED, CAPTURED, 2, 2), ints(1, 2, -1, -1),
             ints(1, 2, 33, 40), ints(0, 0, 0, 0), *[ints(-1, -1, -1, -1)] * 3,
@@ -98,7 +112,8 @@ def a_run(**changes: Any) -> Run:
         "deliveries": Deliveries(*[none] * 4),
         "members": Members(ints(0, 0, 0, 0), ints(0, 0, 0, 0, 0), none),
         "probes": Probes(np.arange(30, dtype=np.int64) * MS, np.where(np.arange(30) < 20, 50_000, 57_000)),
-        "names": ("engine",), "engine": "demo 1", "records": frozenset({"gc", "graph", "evictions"}), "path": "runs/demo-1.stall",
+        "names": ("engine",), "engine": "demo 1", "path": "runs/demo-1.stall",
+        "records": frozenset({"gc", "graph", "evictions"}),
         "wall_ns": 2_000 * MS, "facts": {"self_ns": 4 * MS, "dropped": 0, "errors": 0}, "config": {"seed": 1},
     }  # fmt: skip
     return Run(**{**run, **changes})

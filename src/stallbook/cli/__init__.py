@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Annotated, Any, Final
 
@@ -58,8 +59,7 @@ def app() -> typer.Typer:
 def main(args: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Nothing that a user can cause ends in a traceback."""
     try:
-        command: Any = typer.main.get_command(app())
-        code = command.main(list(args) if args is not None else None, prog_name="stallbook", standalone_mode=False)
+        code = _invoke(list(sys.argv[1:] if args is None else args))
         sys.stdout.flush()
     except StallbookError as error:
         return _fail(str(error))
@@ -74,21 +74,30 @@ def main(args: Sequence[str] | None = None) -> int:
         return _fail(f"{place}{(error.strerror or str(error)).lower()}; {remedy(error)}")
     except MemoryError:
         return _fail("out of memory; give the process more, or a shorter log")
+    return code
+
+
+def _invoke(args: list[str]) -> int:
+    """Without the framework's own `main`, which has other ideas about interrupts, closed pipes and exit codes."""
+    command: Any = typer.main.get_command(app())
+    try:
+        with command.make_context("stallbook", args) as context:
+            code = command.invoke(context)
+    except typer.Exit as asked:
+        return int(asked.exit_code)
     return code if isinstance(code, int) else 0
 
 
 def _fail(message: str, code: int = BAD_INPUT) -> int:
     """One line on stderr, whatever the message holds: file names may contain anything."""
     line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message)
-    try:
+    with suppress(OSError, ValueError):  # if nobody listens, the exit code still tells
         print(f"stallbook: {line}", file=sys.stderr)
-    except (OSError, ValueError):
-        pass  # nobody is listening, and the exit code still tells
     return code
 
 
 def _usage(error: Any) -> int:
-    context = getattr(error, "ctx", None)
+    context: Any = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "stallbook"
     if type(error).__name__ == "NoArgsIsHelpError":
         print(context.get_help())

@@ -36,10 +36,11 @@ _FIELDS = ("fixed_ns", "row_ns", "kv_token_ns")
 
 def partition_of(path: Path, rules: Literal["full", "post"], baseline: str | None) -> Partition:
     """Open a log of any format and partition its gaps."""
-    import stallbook as sb
+    from stallbook.log import open_run
+    from stallbook.partition import partition
 
     explicit = read_baseline(baseline)
-    return sb.partition(sb.open(path), rules=rules, baseline=explicit)
+    return partition(open_run(path), rules, explicit)
 
 
 def read_baseline(text: str | None) -> ExplicitBaseline | None:
@@ -49,7 +50,9 @@ def read_baseline(text: str | None) -> ExplicitBaseline | None:
     from stallbook.run import ExplicitBaseline
 
     try:
-        told: Any = json.loads(text) if text.lstrip().startswith("{") else dict(zip(_FIELDS, _numbers(text), strict=False))
+        told: Any = (
+            json.loads(text) if text.lstrip().startswith("{") else dict(zip(_FIELDS, _numbers(text), strict=False))
+        )
         if set(told) - set(_FIELDS):
             raise ValueError
         values = [float(told.get(name, 0)) for name in _FIELDS]

@@ -16,7 +16,7 @@ __all__ = ["report"]
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Logs of any format that stallbook reads.")],
     rules: Rules = "full",
-    format: Annotated[Literal["text", "json"], typer.Option("--format", help="For people, or for programs.")] = "text",
+    form: Annotated[Literal["text", "json"], typer.Option("--format", help="For people, or for programs.")] = "text",
     baseline: Baseline = None,
     brief: Annotated[bool, typer.Option("--brief", help="One line a run.")] = False,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a file, not to stdout.")] = None,
@@ -29,13 +29,12 @@ def report(
     if out is not None:
         refuse_existing(out, force=force)
     drawn = list(model.reports(partition_of(run, rules, baseline) for run in runs))
-    if out is None and format == "text":
+    if out is None and form == "text":
         return text.show(drawn, brief=brief)
-    told = jsonout.dumps(drawn) if format == "json" else text.dumps(drawn, brief=brief)
+    told = jsonout.dumps(drawn) if form == "json" else text.dumps(drawn, brief=brief)
     if out is None:
         sys.stdout.write(told)
         return None
     with whole_file(out, force=force) as part:
         part.write_text(told, encoding="utf-8")
     return None
-

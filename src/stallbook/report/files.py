@@ -48,7 +48,7 @@ def whole_file(path: Path, *, force: bool = False) -> Iterator[Path]:
     part = path.with_name(f".{path.name[:200]}.{os.getpid()}.part")
     try:
         yield part
-        os.replace(part, path)
+        part.replace(path)
     except OSError as error:
         what = (error.strerror or str(error)).lower()
         raise StallbookError("unwritable", f"cannot be written: {what}", remedy(error), str(path)) from error

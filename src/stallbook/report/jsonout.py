@@ -57,6 +57,7 @@ def run_object(r: RunReport) -> dict[str, Any]:
         "abilities": r.abilities,
         "machine": _machine(r),
         "notes": r.notes,
+        "warnings": r.warnings,
         "facts": dict(r.facts),
     }
     return {key: _finite(value) for key, value in shape.items()}
@@ -86,7 +87,9 @@ def _counters(r: RunReport) -> dict[str, Any]:
 
 def _machine(r: RunReport) -> dict[str, Any] | None:
     s = r.speed
-    return s and {
+    if s is None:
+        return None
+    return {
         "probes": s.samples,
         "median_ns": s.median_ns,
         "spread": s.spread,

@@ -88,6 +88,8 @@ class RunReport:
     notes: dict[str, int]
     facts: Mapping[str, Any]
 
+    warnings: list[str]
+
     @property
     def missing(self) -> list[str]:
         """Causes that this log cannot show."""
@@ -129,6 +131,7 @@ def build(partition: Partition) -> RunReport:
         speed=speed(run),
         notes={slug: n for slug, n in {**run.notes, **partition.notes}.items() if n},
         facts=run.facts,
+        warnings=list(_warnings(partition)),
     )
 
 
@@ -137,6 +140,23 @@ def _ceilings(table: Tally, every: Mix) -> Iterator[tuple[str, Ceiling]]:
         if ns:
             left = table.without(cause)
             yield cause, Ceiling(_ms(left.percentile(99)), _ms(left.percentile(99.9)))
+
+
+def _warnings(partition: Partition) -> Iterator[str]:
+    """What makes `slow` and `graph` less certain than they look."""
+    run = partition.run
+    if partition.rules == "post" or not {"slow", "graph"} & set(partition.causes):
+        return
+    missing = [
+        name
+        for name, known in (
+            ("no OS counters", partition.abilities.get("os") != NOT_RECORDED),
+            ("no KV token counts", bool((run.steps.kv_tokens >= 0).any())),
+        )
+        if not known
+    ]
+    if missing:
+        yield f"slow, graph: with {' and '.join(missing)}, contention and long contexts can read as these."
 
 
 def _reconciled(partition: Partition) -> Reconciled:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -15,13 +16,14 @@ from rich.text import Text
 
 from stallbook.causes import CLEAN, MEANING
 from stallbook.report import trust, words
-from stallbook.report.model import RunReport
+from stallbook.report.model import Ceiling, RunReport
 
 __all__ = ["WIDTH", "answer", "comparison", "dumps", "sections", "show"]
 
 WIDTH = 80
 BAR_WIDTH = 12
 HISTOGRAM_WIDTH = 36
+SETTINGS_LENGTH = 300
 WIDEST = 110
 """Wider lines than this are hard to read, however wide the terminal."""
 
@@ -53,7 +55,7 @@ def document(reports: Sequence[RunReport], *, brief: bool = False) -> Renderable
     if not brief:
         for report in reports:
             if len(reports) > 1:
-                parts += ["", Rule(Text(report.path, style="bold"), style="dim")]
+                parts += ["", Rule(Text(words.plain(report.path), style="bold"), style="dim")]
             parts.append(sections(report))
     return Group(*parts)
 
@@ -77,6 +79,8 @@ def sections(report: RunReport) -> RenderableType:
 
 def _sections(r: RunReport) -> Iterator[RenderableType]:
     yield Text(answer(r), style="bold")
+    if not r.reconcile.exact:
+        yield Text("These parts do not add up to the gaps: see the reconciliation below.", style="bold red")
     if r.tail.share:
         yield Text(_second(r), style="dim")
     yield ""
@@ -98,8 +102,8 @@ def _second(r: RunReport) -> str:
     """What the owner of the tail is, and who comes next."""
     first, *rest = sorted(r.tail.share, key=lambda cause: -r.tail.share[cause])
     after = [f"{_name(cause)} {_whole(r.tail.share[cause])}" for cause in rest[:2] if r.tail.share[cause] >= 0.05]
-    following = f" Next: {', '.join(after)}." if after else ""
-    return f"{first}: {meaning(first)}.{following}"
+    following = f"\nNext: {', '.join(after)}." if after else ""
+    return f"{words.plain(first)}: {meaning(first)}.{following}"
 
 
 def _section(title: str, *body: RenderableType) -> Iterator[RenderableType]:
@@ -116,8 +120,8 @@ def _figures(r: RunReport) -> Table:
             ("gaps, ms", _named({"p50": itl.p50, "p90": itl.p90, "p99": itl.p99, "p99.9": itl.p999, "worst": itl.max})),
             ("first token, ms", _named({"p50": r.ttft.p50, "p99": r.ttft.p99})),
             ("served", f"{c.requests:,} requests, {c.tokens:,} tokens ({throughput})"),
-            ("log", r.path or "(in memory)"),
-            ("engine", f"{r.engine or 'unnamed'}; {r.boundary} boundary; rules {r.rules}"),
+            ("log", words.plain(r.path) or "(in memory)"),
+            ("engine", f"{words.plain(r.engine) or 'unnamed'}; {r.boundary} boundary; rules {r.rules}"),
         ]
     )
 
@@ -129,18 +133,18 @@ def _named(values: dict[str, float | None]) -> str:
 def _tail(r: RunReport) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     table.add_column("cause", no_wrap=True, overflow="ellipsis", max_width=14)
-    table.add_column("time", width=BAR_WIDTH, no_wrap=True)
-    for name in ("", "gaps", "led", "all time", "p99 w/o", "p99.9 w/o"):
+    table.add_column("tail time", width=BAR_WIDTH, no_wrap=True)
+    for name in ("", "leads", "by count", "all time", "p99 w/o", "p99.9 w/o"):
         table.add_column(name, justify="right", no_wrap=True)
     share, every = r.tail.share, r.all.share
     for cause in sorted(r.causes, key=lambda c: -share.get(c, 0)):
-        if not r.all.time_ns[cause]:
+        if not r.all.time_ns[cause] and cause != "residual":
             continue
-        ceiling = r.ceiling[cause]
+        ceiling = r.ceiling.get(cause, Ceiling(r.itl.p99, r.itl.p999))
         cells = (words.percent(every.get(cause)), words.ms(ceiling.p99), words.ms(ceiling.p999))
         of = share.get(cause, 0)
-        table.add_row(cause, words.bar(of, BAR_WIDTH), words.percent(of), *_led(r, cause), *cells)
-    table.add_row(CLEAN, "", "", *_led(r, CLEAN), "", words.ms(r.itl.p99), words.ms(r.itl.p999))
+        table.add_row(Text(words.plain(cause)), words.bar(of, BAR_WIDTH), words.percent(of), *_led(r, cause), *cells)
+    table.add_row(CLEAN, "", "", *_led(r, CLEAN))
     return table
 
 
@@ -151,7 +155,7 @@ def _led(r: RunReport, cause: str) -> tuple[str, str]:
 
 
 def _tail_notes(r: RunReport) -> Text:
-    quiet = [c for c in r.causes if not r.all.time_ns[c] and c not in r.missing]
+    quiet = [c for c in r.causes if not r.all.time_ns[c] and c not in (*r.missing, "residual")]
     lines = [
         f"The forward pass is {words.percent(r.forward_clean)} of a clean gap and "
         f"{words.percent(r.forward_tail)} of a tail gap (medians)."
@@ -160,7 +164,8 @@ def _tail_notes(r: RunReport) -> Text:
         lines.append(f"No time at all: {', '.join(quiet)}.")
     if r.missing:
         lines.append(f"Not recorded by this log: {', '.join(r.missing)}.")
-    lines.append("gaps, led: those whose largest cause it is. w/o: had it cost nothing (first order).")
+    lines += r.warnings
+    lines.append("leads: gaps whose primary cause it is. w/o: had it cost nothing, first order.")
     return Text("\n".join(lines))
 
 
@@ -172,10 +177,12 @@ def _histogram(r: RunReport) -> Iterator[RenderableType]:
     table.add_column(no_wrap=True)
     for one in r.histogram:
         high = f"{one.high_ms:g} ms" if one.high_ms != float("inf") else "up ms"
-        table.add_row(f"{one.low_ms:g}-{high}", f"{one.gaps:,}", words.marks(_clean_first(one.primary), letters, HISTOGRAM_WIDTH))
+        table.add_row(
+            f"{one.low_ms:g}-{high}", f"{one.gaps:,}", words.marks(_clean_first(one.primary), letters, HISTOGRAM_WIDTH)
+        )
     yield table
     seen = [c for c in (CLEAN, *r.causes) if any(one.primary.get(c) for one in r.histogram)]
-    yield Text("  ".join(f"{letters[cause]} {cause}" for cause in seen))
+    yield Text("  ".join(f"{letters[cause]} {words.plain(cause)}" for cause in seen))
 
 
 def _clean_first(counts: dict[str, int]) -> dict[str, int]:
@@ -186,7 +193,7 @@ def _context(r: RunReport) -> Text:
     told = {cause: ms for cause, ms in r.context_ms.items() if ms}
     most = sorted(told, key=lambda cause: -told[cause])
     total = sum(told.values())
-    told_text = ", ".join(f"{cause} {words.percent(told[cause] / total)}" for cause in most)
+    told_text = ", ".join(f"{words.plain(cause)} {words.percent(told[cause] / total)}" for cause in most)
     return Text(f"{total / 1e3:,.1f} request-seconds: {told_text}.\nThis explains waiting; it is never added to a gap.")
 
 
@@ -196,16 +203,24 @@ def _events(r: RunReport) -> Table:
         ("preemptions", words.count(c.preemptions)),
         ("fallback (eager) steps", words.count(c.eager_steps)),
         ("largest decode batch", words.count(c.max_decode_batch)),
-        ("collections", _collections(gc.by_generation) if gc else words.UNKNOWN_TEXT),
+        ("garbage collections", _collections(gc.by_generation) if gc else words.UNKNOWN_TEXT),
     ]
     if gc:
         rows.append(("full collections, serving", _pauses(gc.gen2_serving_ms)))
         rows.append(("full collections, start-up", _pauses(gc.gen2_startup_ms)))
+    if r.config:
+        rows.append(("settings", _settings(r.config)))
     return trust.pairs(rows)
 
 
+def _settings(config: Mapping[str, Any]) -> str:
+    """The settings that fit a line or two; JSON has them all."""
+    told = ", ".join(f"{key} {value}" for key, value in config.items() if isinstance(value, (str, int, float)))
+    return words.plain(told if len(told) <= SETTINGS_LENGTH else told[:SETTINGS_LENGTH] + "...")
+
+
 def _collections(by_generation: dict[str, int]) -> str:
-    return ", ".join(f"{n:,} of generation {generation}" for generation, n in by_generation.items())
+    return "generation " + ", ".join(f"{generation}: {n:,}" for generation, n in by_generation.items())
 
 
 def _pauses(ms: list[float]) -> str:
@@ -224,14 +239,16 @@ def comparison(reports: Sequence[RunReport]) -> RenderableType:
     table.add_column("tail time", no_wrap=True)
     for r in reports:
         cells = [words.ms(v) for v in (r.itl.p50, r.itl.p99, r.itl.p999, r.itl.max, r.ttft.p50)]
-        table.add_row(_short(r.path), *cells, words.rate(r.counters.tokens_per_s), _owners(r))
-    return Group(Text(f"{len(reports)} runs; times in ms", style="bold"), table)
+        table.add_row(Text(_short(r.path)), *cells, words.rate(r.counters.tokens_per_s), Text(_owners(r)))
+    moved = [_short(r.path) for r in reports if r.speed and r.speed.held_still is False]
+    warning = [Text(f"The machine did not hold still during {', '.join(moved)}.")] if moved else []
+    return Group(Text(f"{len(reports)} runs; times in ms", style="bold"), table, *warning)
 
 
 def _owners(r: RunReport) -> str:
     share = r.tail.share
     best = sorted(share, key=lambda cause: -share[cause])[:1]
-    return ", ".join(f"{cause} {_whole(share[cause])}" for cause in best) if share else "no gaps"
+    return ", ".join(f"{words.plain(cause)} {_whole(share[cause])}" for cause in best) if share else "no gaps"
 
 
 def meaning(cause: str) -> str:
@@ -240,11 +257,11 @@ def meaning(cause: str) -> str:
 
 
 def _short(path: str) -> str:
-    return path.rstrip("/").rsplit("/", 1)[-1] or "(in memory)"
+    return words.plain(path.rstrip("/").rsplit("/", 1)[-1]) or "(in memory)"
 
 
 def _name(cause: str) -> str:
-    return {"fwd": "the forward pass", "residual": "unexplained"}.get(cause, cause)
+    return {"fwd": "the forward pass", "residual": "unexplained"}.get(cause, words.plain(cause))
 
 
 def _whole(share: float) -> str:

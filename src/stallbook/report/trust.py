@@ -13,6 +13,9 @@ from stallbook.report.model import RunReport
 
 __all__ = ["pairs", "table"]
 
+ROUGH = ("bounded", "hinted")
+"""Abilities of causes that are known as a total, or without a start: told, not placed."""
+
 
 def pairs(rows: Iterable[tuple[str, str]]) -> Table:
     """Two columns: what, and how much."""
@@ -31,19 +34,16 @@ def table(r: RunReport) -> Table:
 
 def _rows(r: RunReport) -> Iterator[tuple[str, str]]:
     yield "reconciliation", _reconciliation(r)
-    if r.all.time_ns.get("residual", 0) or r.gaps:
-        yield "residual", f"{words.percent(r.all.share.get('residual'))} of all time has no record that explains it"
+    if r.gaps:
+        yield "residual", _residual(r)
     yield "skipped steps", _skipped(r)
     yield "baseline", _baseline(r)
-    weak = [f"{cause} {ability}" for cause, ability in r.abilities.items() if ability in ("bounded", "hinted")]
-    if weak:
-        yield "known only roughly", ", ".join(weak)
-    if r.missing:
-        yield words.UNKNOWN_TEXT, ", ".join(r.missing)
+    if weak := [f"{words.plain(c)} {ability}" for c, ability in r.abilities.items() if ability in ROUGH]:
+        yield "rough only", ", ".join(weak)
     yield "machine", _machine(r)
     yield "instrument", _instrument(r)
     if r.notes:
-        yield "repaired or dropped", ", ".join(f"{slug.replace('_', ' ')}: {n:,}" for slug, n in r.notes.items())
+        yield "repaired", ", ".join(f"{words.plain(slug).replace('_', ' ')}: {n:,}" for slug, n in r.notes.items())
 
 
 def _reconciliation(r: RunReport) -> str:
@@ -54,6 +54,11 @@ def _reconciliation(r: RunReport) -> str:
         f"BROKEN: off by up to {checked.max_error_ns:,} ns, {checked.negative_parts:,} negative parts; "
         "do not use these figures"
     )
+
+
+def _residual(r: RunReport) -> str:
+    left = r.all.share.get("residual")
+    return f"{words.percent(left)} of all time has no record that explains it" if left else "none: all is explained"
 
 
 def _skipped(r: RunReport) -> str:
@@ -78,12 +83,15 @@ def _baseline(r: RunReport) -> str:
     steps, spread = fit.get("steps_used"), fit.get("spread")
     quality = [f"{steps:,} steps"] if isinstance(steps, int) and steps >= 0 else []
     quality += [f"spread {words.percent(spread)}"] if isinstance(spread, float) and spread == spread else []
+    best = fit.get("best")
+    if isinstance(best, float) and best == best:
+        quality.append(f"best tenth at {best:.2f} of it")
     known = f" ({', '.join(quality)})" if quality else ""
     return f"{method}: {' + '.join(told)}{known}{_note(fit.get('note'))}"
 
 
 def _note(note: object) -> str:
-    return f"; {note}" if note else ""
+    return f"; {words.plain(str(note))}" if note else ""
 
 
 def _us(ns: object) -> str:

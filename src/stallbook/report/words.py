@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["UNKNOWN_TEXT", "bar", "count", "marks", "mark_of", "ms", "percent", "rate", "signed_percent"]
+__all__ = ["UNKNOWN_TEXT", "bar", "count", "mark_of", "marks", "ms", "percent", "plain", "rate", "signed_percent"]
 
 UNKNOWN_TEXT: Final = "not recorded"
 
@@ -14,6 +14,11 @@ _MARKS: Final = {
     "frontend": "F", "network": "N", "queue": "Q",
 }  # fmt: skip
 _OTHER_MARKS: Final = "KXYZABDEIJRV"
+
+
+def plain(text: str) -> str:
+    """A name out of a log, on one line and with nothing that a terminal would obey."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def percent(share: float | None) -> str:

@@ -1,0 +1,33 @@
+"""`stallbook gaps`: every gap with its parts, as a table for other tools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stallbook.cli.common import Baseline, Force, Rules, partition_of
+
+__all__ = ["gaps"]
+
+
+def gaps(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A log of any format that stallbook reads.")],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="The table: .parquet, .csv or .jsonl by its suffix.")
+    ],
+    rules: Rules = "full",
+    baseline: Baseline = None,
+    force: Force = False,
+) -> None:
+    """Write a row a gap: who waited, when, how long, and every cause's part in ns."""
+    from stallbook.frames import check_format, write
+    from stallbook.report.files import refuse_existing, whole_file
+
+    refuse_existing(out, force=force)
+    check_format(out)
+    partition = partition_of(run, rules, baseline)
+    with whole_file(out, force=force) as part:
+        written = write(partition, part, out.suffix)
+    typer.echo(f"{written:,} gaps in {out}", err=True)

@@ -1,0 +1,99 @@
+"""The text report, held against kept files that a person has read."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from golden_text import check
+from standin import BASELINE_RUN, MS, Fit, Rows, a_run, ints, partition
+
+from stallbook.causes import POST
+from stallbook.report.model import build
+from stallbook.report.text import answer, dumps
+from stallbook.run import Emissions, Evictions, Pauses, Probes
+
+FULL = (*POST[:-1], "residual", "os", "slow", "pad", "other:kv")
+NONE = ints()
+
+
+def a_full_partition() -> Any:
+    rows = Rows(
+        [(12, 9_000, {"pad": 1, "residual": 0.2}), (40, 80, {"os": 25, "slow": 3}), (300, 20, {"other:kv": 280})],
+        causes=FULL,
+        context={"fwd": 900},
+    )
+    abilities = {**dict.fromkeys(FULL, "placed"), "tok": "not recorded", "os": "bounded", "unscheduled": "not recorded"}
+    run = a_run(probes=Probes(NONE, NONE), facts={}, notes={"merged_pauses": 3, "emissions_in_eviction": 1})
+    fit = Fit("robust", 836_000.0, 99_000.0, 202.0, 1538, 0.05, note="")
+    return partition(rows, run, rules="full", abilities=abilities, baseline=fit, notes=dict(run.notes))
+
+
+def nothing_recorded() -> Any:
+    run = a_run(
+        records=frozenset(), pauses=Pauses(NONE, NONE, NONE, NONE), evictions=Evictions(NONE, NONE, NONE, NONE, NONE),
+        emissions=Emissions(NONE, NONE, NONE), probes=Probes(NONE, NONE), facts={}, engine="", path="", wall_ns=0,
+    )  # fmt: skip
+    steps = run.steps
+    unknown = type(steps)(
+        **{**vars(steps), "graph": steps.graph * 0, "decode_tokens": steps.graph * 0 - 1, "emit": steps.emit}
+    )
+    none = Fit("none", 0.0, 0.0, 0.0, 0, float("nan"), "no captured step")
+    abilities = dict.fromkeys(POST, "not recorded")
+    return partition(Rows([]), type(run)(**{**vars(run), "steps": unknown}), baseline=none, abilities=abilities)
+
+
+@pytest.mark.parametrize(
+    ("name", "partitions"),
+    [
+        ("post.txt", [partition(BASELINE_RUN)]),
+        ("full.txt", [a_full_partition()]),
+        ("nothing-recorded.txt", [nothing_recorded()]),
+        ("two-runs.txt", [partition(BASELINE_RUN), partition(Rows([(5, 100, {})]), a_run(path="a/b/demo-2.stall"))]),
+    ],
+)
+def test_report(name: str, partitions: list[Any]) -> None:
+    text = dumps([build(p) for p in partitions])
+    assert max(map(len, text.splitlines())) <= 80
+    check(name, text)
+
+
+def test_brief() -> None:
+    check("brief.txt", dumps([build(partition(BASELINE_RUN))] * 3, brief=True))
+
+
+def test_the_first_line_is_the_answer() -> None:
+    assert answer(build(partition(BASELINE_RUN))).startswith("59% of the tail's time is preempt; p99 31.0 ms")
+
+
+def test_a_tail_that_is_the_forward_pass() -> None:
+    assert answer(build(partition(Rows([(5, 100, {})])))).startswith("100% of the tail's time is the forward pass")
+
+
+def test_no_gaps_and_gaps_without_length() -> None:
+    assert "no gaps" in answer(build(partition(Rows([])))).lower()
+    assert "0 ns" in answer(build(partition(Rows([(0, 5, {})]))))
+    assert "leads" in dumps([build(partition(Rows([(0, 5, {})])))])
+
+
+def test_parts_that_do_not_add_up_are_said_first() -> None:
+    broken = SimpleNamespace(max_error_ns=7, negative_parts=1, skipped_steps_unexplained=4, gaps_skipping=2)
+    text = dumps([build(partition(BASELINE_RUN, reconcile=broken))])
+    assert "do not add up" in text.splitlines()[1]
+    assert "BROKEN: off by up to 7 ns, 1 negative part" in text
+    assert "4 emitting steps passed a request by" in " ".join(text.split())
+
+
+def test_hostile_names_do_not_reach_the_terminal() -> None:
+    run = a_run(engine="x\x1b[31m\ny", path="[red]a[/red]\x07.stall")
+    text = dumps([build(partition(BASELINE_RUN, run))] * 2)
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert "[red]a[/red]" in text
+
+
+def test_many_long_pauses_are_cut_short() -> None:
+    t = ints(*range(20)) * 1_000 * MS
+    pauses = Pauses(t, t + (1 + ints(*range(20))) * MS, ints(*[2] * 20), ints(*[0] * 20))
+    assert "and 11 shorter" in dumps([build(partition(BASELINE_RUN, a_run(pauses=pauses)))])

@@ -1,0 +1,54 @@
+"""Honest numbers: what is not zero does not print as zero."""
+
+from __future__ import annotations
+
+import pytest
+
+from stallbook.report import words
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (0, "0"), (1e-9, "<0.1%"), (0.00099, "<0.1%"), (0.001, "0.1%"), (0.5721, "57.2%"), (0.99999, ">99.9%"),
+        (1, "100%"), (None, "-"),
+    ],
+)  # fmt: skip
+def test_percent(share: float | None, text: str) -> None:
+    assert words.percent(share) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "-"), (0, "0"), (1e-6, "<0.001"), (0.0123, "0.012"), (0.9999, "1.00"), (9.999, "10.0"), (13.74, "13.7"),
+        (99.96, "100"), (9466.2, "9,466"),
+    ],
+)  # fmt: skip
+def test_ms(value: float | None, text: str) -> None:
+    assert words.ms(value) == text
+
+
+def test_the_smallest_share_has_a_bar_and_none_has_none() -> None:
+    assert words.bar(1e-9, 12) == "▏"
+    assert words.bar(0, 12) == ""
+    assert words.bar(1, 12) == "█" * 12
+
+
+def test_marks_fill_the_line_and_show_every_cause() -> None:
+    letters = words.mark_of(("prefill", "gc"))
+    line = words.marks({"clean": 100_000, "prefill": 1, "gc": 1}, letters, 36)
+    assert line == "·" * 34 + "PG"
+    assert words.marks({"clean": 0}, letters, 36) == ""
+
+
+def test_more_causes_than_cells() -> None:
+    names = tuple(f"other:{i}" for i in range(20))
+    letters = words.mark_of(names)
+    assert len(set(letters.values())) == 14  # twelve letters of their own, then "+", and clean's
+    assert len(words.marks(dict.fromkeys(names, 1), letters, 8)) == 8
+
+
+def test_unknown_counts_are_not_zero() -> None:
+    assert words.count(None) == "not recorded"
+    assert words.count(0) == "0"

@@ -197,3 +197,16 @@ def test_a_rate_past_capacity_marks_the_study(tmp_path: Path, spec: Spec, rate: 
     run(tmp_path, spec)
     header, _ = read_study(tmp_path)
     assert (header["rate"], header["past_capacity"], header["auto_rate"]) == (rate, past, 10.0)
+
+
+def test_a_run_that_fails_is_named_and_the_study_can_go_on(tmp_path: Path) -> None:
+    def fail(settings: Settings, out: Path, tick: object) -> None:
+        raise StallbookError("exploded", "it exploded", "do not", "")
+
+    tools = fake_tools()
+    spec = replace(SPEC, rate=9.0)
+    with Folder.claim(tmp_path) as folder:
+        folder.write_header(execute(replace(spec, rungs=()), folder, tools, Silent()) | {"settings": spec.as_json()})
+        with pytest.raises(StallbookError, match=r"^baseline__s1: it exploded; do not; the same command resumes"):
+            execute(spec, folder, replace(tools, launch=fail), Silent())
+    assert len(run(tmp_path, spec).done) == 6

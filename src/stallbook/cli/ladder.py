@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,6 +13,7 @@ import typer
 from stallbook.errors import StallbookError
 
 if TYPE_CHECKING:
+    from stallbook.demo import Settings
     from stallbook.study.run import Spec, Tools
 
 __all__ = ["ladder"]
@@ -20,8 +23,10 @@ FULL_SEEDS, FULL_SECONDS = "1-5", 60.0
 
 
 def ladder(
-    seeds: Annotated[str | None, typer.Option(help="Seeds, a range or a list. [default: 1-5]")] = None,
-    seconds: Annotated[float | None, typer.Option(min=1, help="Arrivals per run, in seconds. [default: 60]")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Seeds, a range or a list; 1-5 unless given.")] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=1, help="How long requests arrive in a run; 60 unless given.")
+    ] = None,
     rungs: Annotated[
         str, typer.Option(metavar="NAME,...", help="Only these rungs; each still keeps every fix below it.")
     ] = "",
@@ -40,7 +45,9 @@ def ladder(
     ] = True,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="The study's folder; an unfinished study there is resumed. [default: ladder]"),
+        typer.Option(
+            metavar="DIR", help="The study's folder, ./ladder unless given; an unfinished study there is resumed."
+        ),
     ] = None,
     tables: Annotated[
         Path | None, typer.Option("--tables", metavar="DIR", help="Print the tables of a study; run nothing.")
@@ -126,9 +133,8 @@ def _run(spec: Spec, where: Path, *, force: bool, rules: str) -> None:
                 header = execute(spec, folder, _tools(), bar)
         except KeyboardInterrupt:
             done, total = len(folder.results()), len(spec.rungs) * len(spec.seeds)
-            console.print(
-                f"interrupted; {done} of {total} runs are kept in {where}, the same command resumes", soft_wrap=True
-            )
+            told = f"interrupted; {done} of {total} runs are kept in {where}, the same command resumes"
+            console.print(told, soft_wrap=True, markup=False, highlight=False)
             raise typer.Exit(130) from None
         finally:
             folder.tidy()
@@ -137,11 +143,17 @@ def _run(spec: Spec, where: Path, *, force: bool, rules: str) -> None:
 
 def _tools() -> Tools:
     import stallbook as sb
+    from stallbook.cli.child import run_child
     from stallbook.report.jsonout import run_object
     from stallbook.report.model import build
-    from stallbook.study.child import launch
     from stallbook.study.drift import probe_summary
     from stallbook.study.run import Tools
+
+    def launch(settings: Settings, log: Path, tick: Callable[[float], None] | None) -> None:
+        started = time.monotonic()
+        summary = run_child(settings, log, lambda _: tick(time.monotonic() - started) if tick else None)
+        if summary.get("interrupted"):
+            raise KeyboardInterrupt
 
     def analyse(log: Path) -> dict[str, Any]:
         run = sb.open(log)

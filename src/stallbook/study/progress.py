@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from .plan import Cell
 
 __all__ = ["Bar", "Estimate", "duration"]
 
+_DRAW_S = 1.0
 _START_S = 10.0
 """What a run takes beyond its arrivals (start-up, draining, analysis) until one has shown it."""
 
@@ -71,6 +73,7 @@ class Bar:
             disable=not console.is_terminal,
         )
         self._task = self._progress.add_task("ladder", total=None, left="")
+        self._drawn = 0.0
 
     def __enter__(self) -> Bar:
         self._progress.start()
@@ -104,6 +107,11 @@ class Bar:
         self._say(f"{e.done:>3}/{e.total} {cell.rung.name}, seed {cell.seed}: {shown or 'no gaps'} (ms){left}")
 
     def _draw(self, text: str, in_cell: float) -> None:
+        """At most once a second: drawing takes time on a core that the tokenizer of a run may want."""
+        now = time.monotonic()
+        if now - self._drawn < _DRAW_S:
+            return
+        self._drawn = now
         e = self._estimate
         left = f"about {duration(e.left(in_cell))} left" if e.total else ""
         done = e.done + e.fraction(in_cell)

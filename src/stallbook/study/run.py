@@ -111,7 +111,11 @@ def _run_cell(cell: Cell, base: Settings, folder: Folder, tools: Tools, watcher:
     started = time.monotonic()
     settings = replace(settings_of(cell.rung, base), seed=cell.seed)
     at = time.time()
-    tools.launch(settings, folder.start(cell.name), lambda seconds: watcher.running(cell, seconds))
+    try:
+        tools.launch(settings, folder.start(cell.name), lambda seconds: watcher.running(cell, seconds))
+    except StallbookError as error:
+        remedy = f"{error.remedy}; the same command resumes the study"
+        raise StallbookError(error.slug, f"{cell.name}: {error.what}", remedy, error.where) from error
     log = folder.keep(cell)
     line = {"rung": cell.rung.slug, "seed": cell.seed, "started": at, "log": log.name, **tools.analyse(log)}
     folder.append(line)

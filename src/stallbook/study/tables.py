@@ -100,12 +100,12 @@ def write(folder: Folder, header: Mapping[str, Any], rules: str) -> None:
 
 def _head(header: Mapping[str, Any], runs: int, rules: str, drift: Drift) -> list[str]:
     settings, machine, versions = header["settings"], header["machine"], header["versions"]
-    total = len(settings["rungs"]) * len(settings["seeds"])
     ratio = header["rate"] / header["auto_rate"]
+    rungs, seeds = len(settings["rungs"]), len(settings["seeds"])
     head = [
-        f"Ladder: {len(settings['rungs'])} rungs, {len(settings['seeds'])} seeds of {settings['seconds']:g} s, "
-        f"rules {rules}; {runs} of {total} runs",
-        f"Rate: {header['rate']:.3g} requests/s, {ratio:.2f} times this machine's measured {header['auto_rate']:.3g}",
+        f"Ladder: {_plural(rungs, 'rung')}, {_plural(seeds, 'seed')} of {settings['seconds']:g} s, rules {rules}; "
+        f"{runs} of {rungs * seeds} runs",
+        f"Rate: {header['rate']:.3g} requests/s, {ratio:.2f} times the automatic rate here ({header['auto_rate']:.3g})",
         f"Machine: {machine['cpu']}, {machine['cores']} cores",
         f"Python {versions['python']}, NumPy {versions['numpy']}, stallbook {versions['stallbook']}; "
         f"started {header['started']}",
@@ -113,6 +113,10 @@ def _head(header: Mapping[str, Any], runs: int, rules: str, drift: Drift) -> lis
     if header["past_capacity"]:
         head.append("OVERLOAD: this rate is past capacity; queues need not drain")
     return [*head, *_speed(drift)]
+
+
+def _plural(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' if number != 1 else ''}"
 
 
 def _speed(drift: Drift) -> list[str]:
@@ -191,7 +195,8 @@ def _extent(values: Sequence[float]) -> Cell:
     if not values:
         return Cell("-")
     low, high = min(values), max(values)
-    return Cell(f"{milliseconds(low)}-{milliseconds(high)}", raw={"low": low, "high": high})
+    shown = milliseconds(low) if low == high else f"{milliseconds(low)}-{milliseconds(high)}"
+    return Cell(shown, raw={"low": low, "high": high})
 
 
 def _waits(slug: str, how: str, rungs: Sequence[Rung], runs: Sequence[Outcome]) -> Table:

@@ -28,9 +28,11 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 __all__ = ["Verdict", "Word", "judge_shares", "judge_times", "sign_flip_p", "weaker"]
 
@@ -82,15 +84,20 @@ def sign_flip_p(changes: Sequence[float]) -> float:
     if not changes:
         return 1.0
     values = np.array(changes, dtype=np.float64)
-    if len(values) <= EXACT_LIMIT:
-        signs = np.array(list(itertools.product((-1.0, 1.0), repeat=len(values))))
-    else:
-        drawn = np.random.default_rng(0).choice((-1.0, 1.0), size=(2**EXACT_LIMIT, len(values)))
-        signs = np.vstack([np.ones(len(values)), drawn])
+    signs = _flips(len(values))
     sums = np.abs(signs @ values)
     seen = abs(float(values.sum()))
     # Equal sums differ in the last bits with the order of addition; a tie has to count.
     return float(np.mean(sums >= seen - 1e-9 * float(np.abs(values).sum())))
+
+
+@lru_cache
+def _flips(pairs: int) -> npt.NDArray[np.float64]:
+    """A row a way to flip the signs; the first flips none, or all, which is as far from zero."""
+    if pairs <= EXACT_LIMIT:
+        return np.array(list(itertools.product((-1.0, 1.0), repeat=pairs)))
+    drawn = np.random.default_rng(0).choice((-1.0, 1.0), size=(2**EXACT_LIMIT, pairs))
+    return np.vstack([np.ones(pairs), drawn])
 
 
 def _judge(changes: list[float], least: float) -> Verdict:

@@ -159,8 +159,8 @@ class NumpyExecutor:
         slots += slots[:1] * surplus
         rows = list(tokens) + list(tokens[:1]) * surplus
         places = list(positions) + list(positions[:1]) * surplus
-        tokens: list[int] = self.model.decode(self.cache, slots, rows, places)[: len(keys)].tolist()
-        return tokens
+        best: list[int] = self.model.decode(self.cache, slots, rows, places)[: len(keys)].tolist()
+        return best
 
     def decode_eager(self, keys: Sequence[int], tokens: Sequence[int], positions: Sequence[int]) -> list[int]:
         """A call a request: what a captured batch saves."""

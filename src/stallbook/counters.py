@@ -67,9 +67,14 @@ class Speed:
         return self.thirds_ns[2] / self.thirds_ns[0] - 1 if self.thirds_ns else None
 
     @property
+    def moved(self) -> float | None:
+        """How far apart the fastest and the slowest third are."""
+        return max(self.thirds_ns) / min(self.thirds_ns) - 1 if self.thirds_ns else None
+
+    @property
     def held_still(self) -> bool | None:
         """Whether all thirds ran at about one speed; None where that is not known."""
-        return max(self.thirds_ns) / min(self.thirds_ns) - 1 <= STILL_DRIFT if self.thirds_ns else None
+        return self.moved <= STILL_DRIFT if self.moved is not None else None
 
 
 def count(run: Run) -> Counters:

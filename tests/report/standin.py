@@ -114,7 +114,8 @@ def a_run(**changes: Any) -> Run:
         "probes": Probes(np.arange(30, dtype=np.int64) * MS, np.where(np.arange(30) < 20, 50_000, 57_000)),
         "names": ("engine",), "engine": "demo 1", "path": "runs/demo-1.stall",
         "records": frozenset({"gc", "graph", "evictions"}),
-        "wall_ns": 2_000 * MS, "facts": {"self_ns": 4 * MS, "dropped": 0, "errors": 0}, "config": {"seed": 1},
+        "wall_ns": 2_000 * MS,
+        "facts": {"closed": {"self_ns": 4 * MS, "dropped": 0, "errors": 0}}, "config": {"seed": 1},
     }  # fmt: skip
     return Run(**{**run, **changes})
 

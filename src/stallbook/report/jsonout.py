@@ -94,6 +94,7 @@ def _machine(r: RunReport) -> dict[str, Any] | None:
         "median_ns": s.median_ns,
         "spread": s.spread,
         "drift": s.drift,
+        "moved": s.moved,
         "thirds_ns": s.thirds_ns,
         "held_still": s.held_still,
     }

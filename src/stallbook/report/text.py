@@ -21,7 +21,7 @@ from stallbook.report.model import Ceiling, RunReport
 __all__ = ["WIDTH", "answer", "comparison", "dumps", "sections", "show"]
 
 WIDTH = 80
-BAR_WIDTH = 12
+BAR_WIDTH = 10
 HISTOGRAM_WIDTH = 36
 SETTINGS_LENGTH = 300
 WIDEST = 110
@@ -134,7 +134,7 @@ def _tail(r: RunReport) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     table.add_column("cause", no_wrap=True, overflow="ellipsis", max_width=14)
     table.add_column("tail time", width=BAR_WIDTH, no_wrap=True)
-    for name in ("", "leads", "by count", "all time", "p99 w/o", "p99.9 w/o"):
+    for name in ("", "leads", "count", "of all", "p99 w/o", "p99.9 w/o"):
         table.add_column(name, justify="right", no_wrap=True)
     share, every = r.tail.share, r.all.share
     for cause in sorted(r.causes, key=lambda c: -share.get(c, 0)):
@@ -165,7 +165,8 @@ def _tail_notes(r: RunReport) -> Text:
     if r.missing:
         lines.append(f"Not recorded by this log: {', '.join(r.missing)}.")
     lines += r.warnings
-    lines.append("leads: gaps whose primary cause it is. w/o: had it cost nothing, first order.")
+    lines.append("leads: gaps whose primary cause it is; count: their share of the tail's gaps.")
+    lines.append("of all: its share of all gaps' time. w/o: had it cost nothing, first order.")
     return Text("\n".join(lines))
 
 
@@ -215,7 +216,7 @@ def _events(r: RunReport) -> Table:
 
 def _settings(config: Mapping[str, Any]) -> str:
     """The settings that fit a line or two; JSON has them all."""
-    told = ", ".join(f"{key} {value}" for key, value in config.items() if isinstance(value, (str, int, float)))
+    told = ", ".join(f"{key} {value}" for key, value in config.items() if _short_value(value))
     return words.plain(told if len(told) <= SETTINGS_LENGTH else told[:SETTINGS_LENGTH] + "...")
 
 
@@ -228,6 +229,10 @@ def _pauses(ms: list[float]) -> str:
     shown = sorted(ms, reverse=True)[:8]
     more = f" and {len(ms) - len(shown):,} shorter" if len(ms) > len(shown) else ""
     return f"{', '.join(words.ms(one) for one in shown)} ms{more}" if ms else "none"
+
+
+def _short_value(value: object) -> bool:
+    return isinstance(value, (int, float)) or (isinstance(value, str) and len(value) <= 24)
 
 
 def comparison(reports: Sequence[RunReport]) -> RenderableType:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from rich.table import Table
 from rich.text import Text
@@ -105,20 +105,24 @@ def _machine(r: RunReport) -> str:
     probe = f"probe {s.median_ns / 1e3:,.1f} us, middle 80% within {words.percent(s.spread)}"
     if s.thirds_ns is None or s.drift is None:
         return f"{s.samples:,} samples are too few for a drift; {probe}"
-    moved = f"last third against first {words.signed_percent(s.drift)}"
+    moved = f"{words.percent(s.moved)} between thirds of the run, last against first {words.signed_percent(s.drift)}"
     if s.held_still:
-        return f"held still: {moved}; {probe}"
-    return f"DID NOT HOLD STILL (over {STILL_DRIFT:.0%}): {moved}; {probe}"
+        return f"held still: its speed moved {moved}; {probe}"
+    return f"DID NOT HOLD STILL: its speed moved {moved} (limit {STILL_DRIFT:.0%}); {probe}"
 
 
 def _instrument(r: RunReport) -> str:
     """The recorder's own cost and losses, as it measured them."""
-    facts = r.facts
-    own = facts.get("self_ns")
     told = []
+    closed = r.facts.get("closed")
+    last = closed if isinstance(closed, Mapping) else r.facts.get("recorder")
+    facts = last if isinstance(last, Mapping) else r.facts
+    own = facts.get("self_ns")
     if isinstance(own, (int, float)) and r.counters.wall_s > 0:
         told.append(f"its own cost {words.percent(own / 1e9 / r.counters.wall_s)} of the run")
     for key, name in (("dropped", "records dropped"), ("errors", "internal errors")):
         if isinstance(facts.get(key), int):
             told.append(f"{facts[key]:,} {name}")
+    if told and closed is None:
+        told.append("the log was never closed, so its process was ended")
     return ", ".join(told) if told else f"its own cost: {words.UNKNOWN_TEXT}"

@@ -1,0 +1,73 @@
+"""Real logs of the engine that the method was first shown on, with the figures that its own analysis printed."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stallbook.log import open_run
+from stallbook.partition import partition
+from stallbook.report.jsonout import run_object
+from stallbook.report.model import build
+
+GOLDEN = Path(__file__).parents[1] / "data" / "golden"
+NAMES = sorted(path.stem for path in GOLDEN.glob("*.npz") if not path.stem.endswith(".parts"))
+pytestmark = pytest.mark.parametrize("name", NAMES)
+
+
+@cache
+def both(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is reported, and what is expected, with the causes called as they are here."""
+    reported = run_object(build(partition(open_run(GOLDEN / f"{name}.npz"), "post")))
+    expected = json.loads((GOLDEN / f"{name}.expected.json").read_text())
+    for key in ("tail_share", "all_share", "evicted_context_ms"):
+        expected[key]["fwd"] = expected[key].pop("kernel")
+    return reported, expected
+
+
+def test_percentiles(name: str) -> None:
+    reported, expected = both(name)
+    for key in ("p50", "p90", "p99", "p999", "max"):
+        assert reported["itl_ms"][key] == pytest.approx(expected[f"itl_{key}"], rel=1e-6)
+    for key in ("p50", "p99"):
+        assert reported["ttft_ms"][key] == pytest.approx(expected[f"ttft_{key}"], rel=1e-6)
+    assert reported["tokens_per_s"] == pytest.approx(expected["tok_per_s"], rel=1e-6)
+
+
+def test_shares(name: str) -> None:
+    reported, expected = both(name)
+    assert reported["tail"]["share"] == pytest.approx(expected["tail_share"], abs=1e-6)
+    assert reported["all"]["share"] == pytest.approx(expected["all_share"], abs=1e-6)
+    told = reported["forward_share"]
+    assert told["clean_median"] == pytest.approx(expected["fwd_share_clean_median"], abs=1e-6)
+    assert told["tail_median"] == pytest.approx(expected["fwd_share_tail_median"], abs=1e-6)
+    assert reported["context_ms"] == pytest.approx(expected["evicted_context_ms"], rel=1e-6)
+
+
+def test_counts(name: str) -> None:
+    reported, expected = both(name)
+    assert {key: reported[key] for key in ("requests", "tokens", "gaps")} == {
+        key: expected[key] for key in ("requests", "tokens", "gaps")
+    }
+    counters = reported["counters"]
+    for key in ("preemptions", "eager_steps", "gen2_serving_ms", "gen2_startup_ms"):
+        assert counters[key] == expected[key]
+    assert counters["max_decode_batch"] == expected["max_decode_B"]
+    assert counters["gc"] == expected["gc_counts"]
+    tail = reported["tail"]["count"]
+    assert {cause: tail[cause] for cause in expected["tail_count"]} == expected["tail_count"]
+    assert reported["reconcile"]["max_error_ns"] == 0
+    assert reported["reconcile"]["skipped_steps_unexplained"] == expected["skipped_steps_without_eviction"]
+
+
+def test_histogram(name: str) -> None:
+    reported, expected = both(name)
+    told = [
+        {"lo": b["low_ms"], "hi": b["high_ms"], "n": b["gaps"], **{k: n for k, n in b["primary"].items() if n}}
+        for b in reported["histogram"]
+    ]
+    assert told == [{k: n for k, n in b.items() if n or k in ("lo", "hi", "n")} for b in expected["hist"]]

@@ -46,7 +46,7 @@ def test_a_short_run_leaves_a_log_that_reconciles(tmp_path: Path) -> None:
 
 def test_a_tokenizer_process_and_recompute_serve_the_same_requests(tmp_path: Path) -> None:
     out = tmp_path / "x.stall"
-    settings = {"seconds": 2, "rate": 3, "tokenize": "process", "preemption": "recompute", "kv_blocks": 200}
+    settings = {"seconds": 1, "rate": 4, "tokenize": "process", "preemption": "recompute", "kv_blocks": 200}
     done = run(settings, "--out", str(out))
     assert (done.returncode, done.stderr) == (0, "")
     log = sb.open(out)

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from logs import write
+from cli_logs import write
 
 from stallbook.cli import main
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from standin import MS, Rows, a_run, ints, partition
+from report_standin import MS, Rows, a_run, ints, partition
 
 from stallbook import frames
 from stallbook.errors import StallbookError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from standin import BASELINE_RUN, Fit, Rows, a_run, ints, partition
+from report_standin import BASELINE_RUN, Fit, Rows, a_run, ints, partition
 
 from stallbook.report.jsonout import dumps
 from stallbook.report.model import build

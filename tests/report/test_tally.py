@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from standin import BASELINE_RUN, Rows, partition
+from report_standin import BASELINE_RUN, Rows, partition
 
 from stallbook.causes import CLEAN
 from stallbook.tally import BINS_MS, Distribution, tally

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from golden_text import check
-from standin import BASELINE_RUN, MS, Fit, Rows, a_run, ints, partition
+from report_standin import BASELINE_RUN, MS, Fit, Rows, a_run, ints, partition
 
 from stallbook.causes import POST
 from stallbook.report.model import build

@@ -130,9 +130,10 @@ def plain_gaps(
     emissions: Rows,
     evictions: Rows,
     baseline: tuple[float, float] | None = None,
+    partition: PlainPost | None = None,
 ) -> list[dict[str, Any]]:
     """Every gap: request, step, t0, t1 (seconds), gap_ms, parts, context, primary. In the order of `emissions`."""
-    partition = PlainPost(steps, segments, pauses, baseline)
+    partition = partition or PlainPost(steps, segments, pauses, baseline)
     away: dict[int, list[tuple[float, float]]] = defaultdict(list)
     for request, a, b in evictions:
         away[int(request)].append((float(a), float("inf") if np.isnan(b) else float(b)))

@@ -74,7 +74,7 @@ class Maker:
         if self.kind in ("away", "everything"):
             body += [e for r in self.requests for e in self.holds(r)]
         if self.kind in ("edges", "everything"):
-            body += [e for r in self.requests for e in self.way_in(r)] + [
+            body += [e for r in self.requests for e in self.way_in(r, body)] + [
                 e for r in self.requests for e in self.way_out(r)
             ]
         self.rng.shuffle(body)
@@ -235,9 +235,13 @@ class Maker:
 
     # --- before the first token and after each -------------------------------------------------------------------
 
-    def way_in(self, request: str) -> list[Event]:
+    def way_in(self, request: str, body: list[Event]) -> list[Event]:
+        """Nothing of a request is older than its arrival."""
         first = self.stamps[request][0][0] if self.stamps[request] else self.instant()
-        arrive = min(first, self.instant()) if self.chance(0.6) else max(0, first - self.some(60))
+        mine = [
+            e["t0"] if e["e"] == "hold" else e["t"] for e in body if e.get("request") == request and "name" not in e
+        ]
+        arrive = min([first, *mine, self.instant() if self.chance(0.6) else max(0, first - self.some(60))])
         out: list[Event] = [{"e": "arrive", "request": request, "t": arrive, "prompt_tokens": 64, "max_tokens": 99}]
         if self.chance(0.85):
             out.append({"e": "admit", "request": request, "t": min(first, arrive + self.some(40))})

@@ -137,7 +137,7 @@ class Slow:
         windows = list(self.log.evicted[request])
         if not self.post:
             windows += [(a, b) for a, b, _ in self.log.held[request]]
-        return any(max(a, low) < min(b, self.stamps[q]) for a, b in windows)
+        return any(a < self.stamps[q] and low < b for a, b in windows)
 
     # --- 3.1: what a segment's time is called --------------------------------------------------------------------
 

@@ -34,7 +34,8 @@ CASES = [
     ),
     case(
         "post-fits-a-line",
-        "Captured 2 -> 12, 4 -> 18 (a pause of 5 taken out): 6 + 3 x. Eager at 8 rows: B = 30 of 50.",
+        "Captured 2 -> 12, 4 -> 18 (a pause of 5 taken out): 6 + 3 x. Eager at 8 rows: B = 30 of 50. full fits steps "
+        "without a pause only: one size is left, its mean of 12 holds at every size.",
         [
             start(),
             step(1, 0, 12, dec(0, 12), n=1, padded=2, emit=12),
@@ -43,9 +44,9 @@ CASES = [
             gc(20, 25),
         ],
         [
-            gap("a", 0, 12, "clean", pad=3, fwd=9),
+            gap("a", 0, 12, "clean", fwd=12),
             gap("a", 12, 35, "clean", fwd=18, gc=5),
-            gap("a", 35, 85, "graph", fwd=30, graph=20),
+            gap("a", 35, 85, "graph", fwd=12, graph=38),
         ],
         [
             gap("a", 0, 12, "clean", fwd=12),
@@ -53,7 +54,7 @@ CASES = [
             gap("a", 35, 85, "graph", fwd=30, graph=20),
         ],
         base=None,
-        fit=(6, 3, 0),
+        fit=(12, 0, 0),
     ),
     case(
         "negative-baseline",

@@ -1,0 +1,147 @@
+"""The fast partition held against the slow one, against answers made by hand, and against the post's own figures."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import plain_post
+import stallbook as sb
+from cases import CASES
+from cases.build import Case
+from randomlog import KINDS, random_log, to_jsonl
+from slow import SlowGap, partition
+from stallbook.run import ExplicitBaseline, Run
+from test_slow import RULES, SCENARIOS, expected, scenario, wanted
+
+GOLDEN = sorted((Path(__file__).parent / "data" / "golden").glob("*__s[0-9].npz"))
+SEEDS = int(os.environ.get("STALLBOOK_SEEDS", "250"))
+"""Random logs of each kind; set the variable for a longer search."""
+BATCH = 25
+STAND_IN = {"fixed_ns": 4, "row_ns": 1, "kv_token_ns": 0}
+"""The baseline where a log has none and `full` would have to fit one."""
+
+Parts = dict[str, int]
+Key = tuple[str, int, int, int]
+
+
+def opened(events: list[dict[str, Any]], folder: Path) -> Run:
+    path = folder / "log.jsonl"
+    path.write_text(to_jsonl(events))
+    return sb.open(path)
+
+
+def fast_gaps(run: Run, p: Any) -> Iterator[tuple[Key, str, Parts, Parts]]:
+    """Every gap of a fast partition: its key, primary cause, parts and context."""
+    g, rows = p.gaps, p.row_of_gap
+    table = p.parts()
+    for i in range(len(g.t0)):
+        parts = {c: int(ns) for c, ns in zip(p.causes, table[i], strict=True) if ns}
+        context = {c: int(ns) for c, ns in zip(p.causes, p.context[rows[i]], strict=True) if ns}
+        primary = p.causes[p.row_primary[rows[i]]] if p.row_primary[rows[i]] >= 0 else "clean"
+        step = int(run.steps.id[g.step_to[i]])
+        yield (run.requests.names[g.request[i]], step, int(g.t0[i]), int(g.t1[i])), primary, parts, context
+
+
+def key_of(g: SlowGap) -> Key:
+    return g.request, g.step_to, g.t0, g.t1
+
+
+def check_against_slow(events: list[dict[str, Any]], rules: str, folder: Path) -> None:
+    """Every gap of one log: the same gaps, exact sums, no negative part, every part within 2 ns, equal primaries."""
+    explicit = events[0].get("baseline") or (STAND_IN if rules == "full" else None)
+    run = opened(events, folder)
+    p = sb.partition(run, rules=rules, baseline=ExplicitBaseline(**explicit) if explicit else None)
+    slow = {key_of(g): g for g in partition(events, rules, explicit)}
+    fast = list(fast_gaps(run, p))
+    assert {key for key, *_ in fast} == set(slow)
+    assert (p.reconcile.max_error_ns, p.reconcile.negative_parts) == (0, 0)
+    for key, primary, parts, context in fast:
+        want = slow[key]
+        assert sum(parts.values()) == want.t1 - want.t0
+        assert min(parts.values(), default=0) >= 0
+        # A fitted line may floor to another nanosecond, once an eager step.
+        slack = 2 if explicit else 2 + sum(e.get("graph") == "eager" for e in events)
+        assert close(parts, want.parts, slack), (key, parts, want.parts)
+        assert close(context, want.whole_context(), 2 * slack), (key, context, want.context)
+        if parts == want.parts:
+            assert primary == want.primary, (key, parts)
+    assert p.reconcile.skipped_steps_unexplained == sum(g.skipped for g in slow.values())
+    assert p.reconcile.gaps_skipping == sum(g.skipped > 0 for g in slow.values())
+
+
+def close(a: Parts, b: Parts, slack: int) -> bool:
+    return all(abs(a.get(c, 0) - b.get(c, 0)) <= slack for c in a.keys() | b.keys())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("batch", range(0, SEEDS, BATCH))
+def test_random_logs(kind: str, batch: int, tmp_path: Path) -> None:
+    for seed in range(batch, min(batch + BATCH, SEEDS)):
+        events = random_log(random.Random(f"{kind} {seed}"), kind)
+        for rules in RULES:
+            try:
+                check_against_slow(events, rules, tmp_path)
+            except Exception as error:
+                error.add_note(f"random_log(random.Random('{kind} {seed}'), '{kind}') under {rules}")
+                raise
+
+
+def whole(run: Run, p: Any) -> dict[tuple[str, int, int], tuple[str, Parts]]:
+    return {(r, t0, t1): (primary, parts) for (r, _, t0, t1), primary, parts, _ in fast_gaps(run, p)}
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_scenarios(path: Path) -> None:
+    _, want = scenario(path)
+    run = sb.open(path)
+    for rules, gaps in (("full", want["gaps"]), ("post", want["post"])):
+        assert whole(run, sb.partition(run, rules=rules)) == expected(gaps)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_cases(case: Case, tmp_path: Path) -> None:
+    run = opened(case.events, tmp_path)
+    for rules, gaps in (("full", case.full), ("post", case.post)):
+        p = sb.partition(run, rules=rules)
+        want = wanted(gaps)
+        if rules == "full" and case.fit is not None:  # fitted in floats: the last nanosecond is free
+            got = whole(run, p)
+            assert got.keys() == want.keys()
+            assert all(close(got[k][1], want[k][1], 2) for k in want), case.why
+        else:
+            assert whole(run, p) == want, case.why
+        if rules == "full" and case.context is not None:
+            context = (p.context * p.row_weight[:, None]).sum(axis=0)
+            totals = {c: int(ns) for c, ns in zip(p.causes, context, strict=True) if ns}
+            assert totals == case.context, case.why
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+def test_the_post_on_its_own_logs(path: Path) -> None:
+    """Every part of every gap within 2 ns (3 for the graph split) of the post's rules in plain Python."""
+    z = np.load(path, allow_pickle=False)
+    plain = plain_post.plain_gaps(z["steps"], z["segs"], z["gcs"], z["emissions"], z["evictions"])
+    run = sb.open(path)
+    p = sb.partition(run, rules="post")
+    table = dict(zip(p.causes, p.parts().T, strict=True))
+    mine = {
+        (run.requests.names[r], int(run.steps.id[s])): i
+        for i, (r, s) in enumerate(zip(p.gaps.request, p.gaps.step_to, strict=True))
+    }
+    rows = np.array([mine[str(g["request"]), g["step"]] for g in plain])
+    assert len(rows) == len(p.gaps.t0) == len(set(rows.tolist()))
+    for label in plain_post.LABELS:
+        ns = np.array([g["parts"][label] for g in plain]) * 1e6
+        worst = np.abs(table["fwd" if label == "kernel" else label][rows] - ns).max()
+        assert worst <= (3 if label in ("graph", "kernel") else 2), label
+    assert p.reconcile.max_error_ns == 0
+    want = json.loads(path.with_suffix(".expected.json").read_text())
+    assert p.reconcile.skipped_steps_unexplained == want["skipped_steps_without_eviction"]

@@ -95,14 +95,14 @@ class Silent:
 
     def __init__(self, on_finish: Callable[[Cell], None] | None = None) -> None:
         self.done: list[str] = []
-        self.kept = 0
+        self.kept = self.lost = 0
         self._on_finish = on_finish
 
     def calibrating(self, number: int, of: int) -> None:
         pass
 
-    def planned(self, header: Any, done: int, total: int) -> None:
-        self.kept = done
+    def planned(self, header: Any, done: int, total: int, lost: int) -> None:
+        self.kept, self.lost = done, lost
 
     def running(self, cell: Cell, seconds: float) -> None:
         pass

@@ -108,7 +108,8 @@ def test_a_torn_results_line_is_cut_off_and_its_run_redone(tmp_path: Path) -> No
 def test_a_run_whose_log_no_longer_opens_is_redone_and_its_new_line_counts(tmp_path: Path) -> None:
     run(tmp_path)
     (tmp_path / "baseline__s1.stall" / "settings").unlink()
-    assert run(tmp_path).done == ["baseline__s1"]
+    again = run(tmp_path)
+    assert (again.done, again.lost) == (["baseline__s1"], 1)
     assert len(read_study(tmp_path)[1]) == 6
 
 

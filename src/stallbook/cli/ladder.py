@@ -23,13 +23,15 @@ FULL_SEEDS, FULL_SECONDS = "1-5", 60.0
 
 
 def ladder(
-    seeds: Annotated[str | None, typer.Option(help="Seeds, a range or a list; 1-5 unless given.")] = None,
+    seeds: Annotated[
+        str | None, typer.Option(metavar="A-B,...", help="Seeds, a range or a list; 1-5 unless given.")
+    ] = None,
     seconds: Annotated[
-        float | None, typer.Option(min=1, help="How long requests arrive in a run; 60 unless given.")
+        float | None, typer.Option(metavar="X", min=1, help="How long requests arrive in a run; 60 unless given.")
     ] = None,
     rungs: Annotated[
-        str, typer.Option(metavar="NAME,...", help="Only these rungs; each still keeps every fix below it.")
-    ] = "",
+        str | None, typer.Option(metavar="NAME,...", help="Only these rungs; each still keeps every fix below it.")
+    ] = None,
     rate: Annotated[
         str, typer.Option(metavar="auto|N", help="Requests a second for all runs; auto measures the machine once.")
     ] = "auto",
@@ -61,7 +63,7 @@ def ladder(
     if tables is not None:
         print_tables(tables, rules, normalise)
         return
-    spec = _spec(seeds, seconds, rungs, rate, overload, quick)
+    spec = _spec(seeds, seconds, rungs or "", rate, overload, quick)
     name = "ladder" + ("-quick" if quick else "") + ("-overload" if overload is not None else "")
     where = Path(name) if out is None else out
     _run(spec, where, force=force, rules=rules)

@@ -86,9 +86,13 @@ class Bar:
         """The rate is being measured."""
         self._draw(f"measuring the rate, {number} of {of}", 0)
 
-    def planned(self, header: Mapping[str, Any], done: int, total: int) -> None:
+    def planned(self, header: Mapping[str, Any], done: int, total: int, lost: int) -> None:
         """The study is about to run."""
         self._estimate.total, self._estimate.done = total, done
+        if lost:
+            self._say(
+                f"{lost} finished {'run has a log that does' if lost == 1 else 'runs have logs that do'} not open: redone"
+            )
         if done < total:
             kept = f"{done} of {total} runs are done; " if done else ""
             left = duration(self._estimate.left())

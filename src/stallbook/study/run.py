@@ -78,8 +78,8 @@ class Watcher(Protocol):
     def calibrating(self, number: int, of: int) -> None:
         """The rate is being measured."""
 
-    def planned(self, header: Mapping[str, Any], done: int, total: int) -> None:
-        """The study is about to run; `done` cells are kept from before."""
+    def planned(self, header: Mapping[str, Any], done: int, total: int, lost: int) -> None:
+        """The study is about to run; `done` cells are kept from before, `lost` have a result and no usable log."""
 
     def running(self, cell: Cell, seconds: float) -> None:
         """A cell has been running for so long."""
@@ -98,8 +98,9 @@ def execute(spec: Spec, folder: Folder, tools: Tools, watcher: Watcher) -> dict[
         _refuse_other(spec, header, folder.path)
     cells = plan(spec.rungs, spec.seeds)
     finished = {(line["rung"], line["seed"]) for line in folder.results()}
-    todo = [c for c in cells if (c.rung.slug, c.seed) not in finished or not tools.opens(folder.log(c))]
-    watcher.planned(header, len(cells) - len(todo), len(cells))
+    lost = [c for c in cells if (c.rung.slug, c.seed) in finished and not tools.opens(folder.log(c))]
+    todo = [c for c in cells if (c.rung.slug, c.seed) not in finished or c in lost]
+    watcher.planned(header, len(cells) - len(todo), len(cells), len(lost))
     base = Settings(seconds=spec.seconds, rate=float(header["rate"]))
     for cell in todo:
         _run_cell(cell, base, folder, tools, watcher)

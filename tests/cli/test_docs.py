@@ -14,7 +14,8 @@ import pytest
 import typer
 from typer.models import ArgumentInfo
 
-from stallbook.cli import COMMANDS, app, main
+from stallbook.cli import main
+from stallbook.cli.application import COMMANDS, app
 from stallbook.demo import Settings
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -44,7 +45,8 @@ def options(name: str) -> str:
     rows = ["| option | takes | does | default |", "|---|---|---|---|"]
     for parameter, kind, info in signature(name):
         if isinstance(info, ArgumentInfo):
-            rows.append(f"| `{info.metavar}` | | {info.help} | |")
+            many = "..." if get_origin(kind) is list else ""
+            rows.append(f"| `{info.metavar}{many}` | | {info.help} | |")
             continue
         # In an annotation, the first name is kept where a default would be.
         names = [info.default] if isinstance(info.default, str) else []

@@ -14,7 +14,7 @@ __all__ = ["report"]
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Logs of any format that stallbook reads.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Logs of any format that stallbook reads.")],
     rules: Rules = "full",
     form: Annotated[Literal["text", "json"], typer.Option("--format", help="For people, or for programs.")] = "text",
     baseline: Baseline = None,

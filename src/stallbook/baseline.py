@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,7 +15,7 @@ __all__ = ["BaselineFit", "fit_least_squares", "fit_robust", "given", "none"]
 
 Floats = npt.NDArray[np.float64]
 
-MAX_POINTS: Final = 20_000
+MAX_POINTS: Final = 10_000
 """Steps that a robust fit looks at, evenly spaced: more do not move it."""
 
 
@@ -68,10 +68,17 @@ def fit_least_squares(rows: Ints, decode: Ints) -> BaselineFit:
     """
     if not len(rows):
         return none("no captured step")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", np.exceptions.RankWarning)
-        slope, fixed = np.polyfit(rows.astype(np.float64), decode.astype(np.float64), 1)
-    note = "one padded size: the slope is not determined" if len(np.unique(rows)) == 1 else ""
+    x, y = rows.astype(np.float64), decode.astype(np.float64)
+    mean = float(y.mean())
+    dx = x - x.mean()
+    square = float(dx @ dx)
+    if square > 0.0:
+        slope, note = float(dx @ y) / square, ""
+        fixed = mean - slope * float(x.mean())
+    else:
+        # What the post's polyfit gives: of all lines through the point, the least one in its scaled columns.
+        slope, note = (mean / (2 * x[0]) if x[0] else 0.0), "one padded size: the slope is not determined"
+        fixed = mean - slope * x[0]
     fit = BaselineFit("least squares", float(fixed), float(slope), 0.0, len(rows), note=note)
     return _graded(fit, rows, np.full(len(rows), -1), decode)
 
@@ -96,45 +103,54 @@ def fit_robust(rows: Ints, kv: Ints, decode: Ints) -> BaselineFit:
         columns.append(k.astype(np.float64))
     design = np.stack(columns, axis=1)
     beta = _bisquare(design, y, _least_absolute(design, y))
-    fit = BaselineFit("robust", beta[0], beta[1], beta[2] if with_kv else 0.0, len(y))
+    fit = BaselineFit("robust", float(beta[0]), float(beta[1]), float(beta[2]) if with_kv else 0.0, len(y))
     return _graded(fit, x, k, decode[::every])
 
 
 def _weighted(design: Floats, y: Floats, weight: Floats) -> Floats:
-    root = np.sqrt(weight)
+    """Weighted least squares by the normal equations; their least-norm solution where they are singular."""
     scale = np.abs(design).max(axis=0)
-    beta, *_ = np.linalg.lstsq(design / scale * root[:, None], y * root, rcond=None)
+    scale[scale == 0.0] = 1.0
+    x = design / scale
+    normal, right = (x * weight[:, None]).T @ x, x.T @ (weight * y)
+    beta, *_ = np.linalg.lstsq(normal, right, rcond=None)
     return np.asarray(beta / scale, np.float64)
 
 
-def _least_absolute(design: Floats, y: Floats, rounds: int = 40) -> Floats:
-    beta = _weighted(design, y, np.ones(len(y)))
+def _least_absolute(design: Floats, y: Floats) -> Floats:
     floor = max(float(np.median(np.abs(y))) * 1e-6, 1.0)
-    for _ in range(rounds):
-        beta = _weighted(design, y, 1.0 / np.maximum(np.abs(y - design @ beta), floor))
-    return beta
+    return _settle(design, y, np.ones(len(y)), lambda rest: 1.0 / np.maximum(np.abs(rest), floor))
 
 
-def _bisquare(design: Floats, y: Floats, beta: Floats, rounds: int = 20) -> Floats:
+def _bisquare(design: Floats, y: Floats, beta: Floats) -> Floats:
     """Redescending weights: steps beyond 4.685 scales do not count at all (95% efficient at the normal)."""
-    for _ in range(rounds):
-        rest = y - design @ beta
+
+    def weigh(rest: Floats) -> Floats:
         scale = 1.4826 * float(np.median(np.abs(rest)))
         if scale <= 0.0:
-            break
+            return np.asarray(rest == 0.0, np.float64)
         u = rest / (4.685 * scale)
-        weight = np.where(np.abs(u) < 1.0, (1.0 - u**2) ** 2, 0.0)
-        if np.count_nonzero(weight) <= design.shape[1]:
+        return np.where(np.abs(u) < 1.0, (1.0 - u**2) ** 2, 0.0)
+
+    return _settle(design, y, weigh(y - design @ beta), weigh)
+
+
+def _settle(design: Floats, y: Floats, weight: Floats, weigh: Callable[[Floats], Floats], rounds: int = 50) -> Floats:
+    """Reweight until the fit stands still."""
+    beta = _weighted(design, y, weight)
+    for _ in range(rounds):
+        last, beta = beta, _weighted(design, y, weigh(y - design @ beta))
+        if np.allclose(last, beta, rtol=1e-7, atol=0.0):
             break
-        beta = _weighted(design, y, weight)
     return beta
 
 
 def _graded(fit: BaselineFit, rows: Ints, kv: Ints, decode: Ints) -> BaselineFit:
-    expected = fit.at(rows, kv)
+    every = -(-len(rows) // MAX_POINTS)
+    expected = fit.at(rows[::every], kv[::every])
     usable = expected > 0
     if not usable.any():
         return fit
-    ratio = decode[usable] / expected[usable]
+    ratio = decode[::every][usable] / expected[usable]
     spread = float(np.median(np.abs(ratio - np.median(ratio))))
     return replace(fit, spread=spread, best=float(np.quantile(ratio, 0.1)))

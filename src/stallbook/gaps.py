@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from stallbook import fast
 from stallbook.run import UNKNOWN, Ints, Run
 
 __all__ = ["Gaps", "Rhythm", "find_gaps", "find_rhythm"]
@@ -72,10 +73,13 @@ def find_rhythm(run: Run) -> Rhythm:
     ordinal = np.full(len(run.steps.id), -1, np.int64)
     ordinal[step] = np.arange(len(step))
     e = run.emissions
-    jump = np.diff(ordinal[e.step])
-    same = e.request[1:] == e.request[:-1]
-    weight = np.bincount(ordinal[e.step[1:][same & (jump == 1)]], minlength=len(step))
-    skipping = np.flatnonzero(same & (jump != 1)) + 1
+    if fast.worth(len(e.step)):
+        weight, skipping = fast.scan(e.request, e.step, ordinal, len(step))
+    else:
+        jump = np.diff(ordinal[e.step])
+        same = e.request[1:] == e.request[:-1]
+        weight = np.bincount(ordinal[e.step[1:][same & (jump == 1)]], minlength=len(step))
+        skipping = np.flatnonzero(same & (jump != 1)) + 1
     return Rhythm(run.steps.emit[step], step, ordinal, weight, skipping)
 
 

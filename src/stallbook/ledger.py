@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
+from stallbook import fast
 from stallbook.charges import SPLIT, Charges, segment_cause
 from stallbook.intervals import mul_div
 from stallbook.run import Ints, Run
@@ -28,13 +30,21 @@ class Ledger:
         self._os_column = self.causes.index("os") if "os" in self.causes else -1
         self._has_os = bool(charges.os.any())
         self._offset = self._decode_offsets()
-        pieces = np.arange(len(timeline.t0))
-        length = timeline.t1 - timeline.t0
-        self._prefix = _prefix(self._amounts(pieces, length))
-        self._covered = _prefix(length[None, :])
+        self._compiled = fast.worth(len(run.emissions.step))
+
+    @cached_property
+    def _prefix(self) -> Ints:
+        pieces = np.arange(len(self.timeline.t0))
+        return _prefix(self._amounts(pieces, self.timeline.t1 - self.timeline.t0))
+
+    @cached_property
+    def _covered(self) -> Ints:
+        return _prefix((self.timeline.t1 - self.timeline.t0)[None, :])
 
     def at(self, t: Ints) -> Ints:
         """Charged up to each time of `t` (ns): shape (causes + 1, len(t)); the last row is what is covered at all."""
+        if self._compiled:
+            return self._walk(t)
         tl = self.timeline
         i = np.searchsorted(tl.t0, t, "right") - 1
         inside = np.zeros(len(t), bool) if not len(tl.t0) else (i >= 0) & (t < tl.t1[i])
@@ -44,6 +54,17 @@ class Ledger:
             part = t[inside] - tl.t0[i[inside]]
             out[:-1, inside] += self._amounts(i[inside], part)
             out[-1, inside] += part
+        return out
+
+    def _walk(self, t: Ints) -> Ints:
+        """`at` in compiled code: one pass over the pieces."""
+        tl, c, order = self.timeline, self.charges, np.argsort(t, kind="stable")
+        named = [self.causes.index(k) if k in self.causes else -1 for k in ("gc", "os", "fwd", *SPLIT)]
+        segments = (self._segment_column, c.os, tl.net, self._step)
+        pieces = (tl.t0, tl.t1, tl.segment, tl.done, self._offset[tl.origin])
+        found = fast.walk(t[order], pieces, segments, (c.m, c.split), np.array([*named, len(self.causes)]))
+        out = np.empty_like(found)
+        out[:, order] = found
         return out
 
     def _column_of(self, name: str) -> int:
@@ -61,7 +82,10 @@ class Ledger:
         """For each net piece of a decode segment what its step's decode did before it, less its segment's own part."""
         tl = self.timeline
         offset = np.zeros(len(tl.net_segment), np.int64)
-        rows = np.flatnonzero(self.charges.decode[tl.net_segment]) if len(tl.net_segment) else np.zeros(0, np.int64)
+        decode = self.charges.decode
+        if np.bincount(self._step[decode > 0], minlength=1).max() <= 1:
+            return offset
+        rows = np.flatnonzero((tl.net_segment != PAUSE) & (decode[tl.net_segment] > 0))
         segment, start, end = tl.net_segment[rows], tl.net_done[rows], tl.net_done[rows] + tl.net_length[rows]
         before = start - self._os_upto(segment, start)
         rest = end - self._os_upto(segment, end) - before

@@ -15,6 +15,7 @@ from typing import Literal
 
 import numpy as np
 
+from stallbook import fast
 from stallbook.abilities import abilities
 from stallbook.away import Away, Skipped, away_windows, cut_gaps, skipped_steps
 from stallbook.baseline import BaselineFit
@@ -81,9 +82,13 @@ class Partition:
         row[np.searchsorted(self.gaps.end, self.own)] = len(self.rhythm.emit) + np.arange(len(self.own))
         return row
 
-    def parts(self) -> Ints:
-        """Every part of every gap, ns, shape (gaps, causes)."""
-        return self.rows[self.row_of_gap]
+    def parts(self, out: Ints | None = None) -> Ints:
+        """Every part of every gap, ns, shape (gaps, causes); into `out` where given."""
+        e, gaps = self.run.emissions, int(self.row_weight.sum())
+        if fast.worth(gaps):
+            out = np.empty((gaps, len(self.causes)), np.int64) if out is None else out
+            return fast.spread(e.request, e.step, self.rhythm.ordinal, self.own, self.rows, len(self.rhythm.emit), out)
+        return np.take(self.rows, self.row_of_gap, axis=0, out=out, mode="clip" if out is not None else "raise")
 
 
 def partition(run: Run, rules: Rules = "full", baseline: ExplicitBaseline | None = None) -> Partition:
@@ -103,19 +108,18 @@ def partition(run: Run, rules: Rules = "full", baseline: ExplicitBaseline | None
     rows, context, row_gap = _charge_rows(run, rhythm, ledger, own, away, skipped)
     weight = _weights(run, rhythm, own)
     keep = _occurring(ledger.causes, rows, context, weight)
-    causes = tuple(c for c, k in zip(ledger.causes, keep, strict=True) if k)
-    rows, context = np.ascontiguousarray(rows[keep].T), np.ascontiguousarray(context[keep].T)
+    causes, rows, context = tuple(np.array(ledger.causes)[keep].tolist()), rows[keep], context[keep]
+    reconcile, primary = _reconcile(rows, row_gap, weight, skipped), _primary(causes, rows, row_gap)
     return Partition(
-        run, rules, causes, rhythm, own, rows, context, row_gap, weight, _primary(causes, rows, row_gap),
-        _reconcile(rows, row_gap, weight, skipped), charges.baseline, abilities(run, rules, charges),
-        _notes(run, timeline, charges),
+        run, rules, causes, rhythm, own, np.ascontiguousarray(rows.T), np.ascontiguousarray(context.T), row_gap,
+        weight, primary, reconcile, charges.baseline, abilities(run, rules, charges), _notes(run, timeline, charges),
     )  # fmt: skip
 
 
 def _reconcile(rows: Ints, gap: Ints, weight: Ints, skipped: Skipped) -> Reconcile:
     seen = weight > 0
-    error = int(np.abs(rows.sum(axis=1) - gap)[seen].max(initial=0))
-    return Reconcile(error, int(((rows < 0).any(axis=1) & seen).sum()), skipped.unexplained, skipped.gaps)
+    error = int(np.abs(rows.sum(axis=0) - gap)[seen].max(initial=0))
+    return Reconcile(error, int(((rows.min(axis=0) < 0) & seen).sum()), skipped.unexplained, skipped.gaps)
 
 
 def _weights(run: Run, rhythm: Rhythm, own: Ints) -> Ints:
@@ -186,11 +190,11 @@ def _occurring(causes: tuple[str, ...], rows: Ints, context: Ints, weight: Ints)
 
 def _primary(causes: tuple[str, ...], rows: Ints, gap: Ints) -> Ints:
     """The largest part that can be one, if it is large enough; the first of equals."""
-    can = np.array([c not in EXPLAINED_BY_WORK for c in causes])
-    if not len(rows):
-        return np.zeros(0, np.int64)
-    best = np.argmax(np.where(can, rows, -1), axis=1)
-    part = rows[np.arange(len(rows)), best]
+    best, part = np.full(len(gap), -1), np.zeros(len(gap), np.int64)
+    for k, cause in enumerate(causes):
+        if cause not in EXPLAINED_BY_WORK:
+            more = rows[k] > part
+            best, part = np.where(more, k, best), np.where(more, rows[k], part)
     return np.where((part >= PRIMARY_NS) & (4 * part >= gap), best, -1)
 
 

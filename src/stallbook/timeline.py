@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stallbook import fast
 from stallbook.intervals import overlapping, resolve, subtract, union
 from stallbook.run import UNKNOWN, Ints, Run
 
@@ -28,7 +29,7 @@ class Timeline:
 
     `done` is how much of the segment's net lies before the piece. `origin` is the piece's net piece: the
     stretch of the segment's net that it was cut from, in `net_*`, which differs only on the device lane, where
-    a window's net counts all of it but a later step's window is on nobody's path yet.
+    a window's net counts all of it but a later step's window is on nobody's path yet. (`net_*` may list pauses too.)
     """
 
     t0: Ints
@@ -46,6 +47,12 @@ class Timeline:
     net_done: Ints
     duplicates: int
     """Identical windows of one step and lane."""
+
+
+def _host_only(t0: Ints, t1: Ints, segment: Ints, done: Ints, net: Ints, paused: Ints) -> Timeline:
+    """A timeline of host segments that do not overlap: each piece is its own net piece."""
+    pieces = np.arange(len(t0))
+    return Timeline(t0, t1, segment, done, pieces, net, paused, t0, segment, t1 - t0, done, 0)
 
 
 @dataclass(frozen=True)
@@ -71,8 +78,14 @@ def build_timeline(run: Run, rules: str) -> Timeline:
     s = run.segments
     known = np.array([rules == "full" or n in POST_SEGMENTS for n in run.names], bool)
     live = (s.t1 > s.t0) & (known[s.name] if len(s.name) else True)
-    device = _device_lane(run, np.flatnonzero(live & (s.device == 1))) if rules == "full" else _no_lane()
+    if rules == "post":
+        live &= s.device == 0
     pauses = path_pauses(run)
+    if fast.worth(len(run.emissions.step)) and not (live & (s.device == 1)).any():
+        disjoint, *found = fast.cut_host(s.t0, s.t1, live, *pauses)
+        if disjoint:
+            return _host_only(*found)
+    device = _device_lane(run, np.flatnonzero(live & (s.device == 1)))
     host0, host1, host = _host_lane(run, np.flatnonzero(live & (s.device == 0)))
     busy = union(device[0].t0, device[0].t1)
     gc0, gc1, _ = subtract(*pauses, *busy)

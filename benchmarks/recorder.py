@@ -1,0 +1,190 @@
+"""What recording costs: microseconds, bytes and GC-tracked objects a step; and the demonstrator with and without it.
+
+    python benchmarks/recorder.py                    # the first part, about 20 s
+    python benchmarks/recorder.py --demo-pairs 20    # and 20 alternating pairs of short demonstrator runs
+
+A step has 6 segments and a batch of 32. All variants take turns in one process, so a drift of the machine meets all of
+them; figures are medians over rounds. `net` is above the same number of clock reads in the same kind of loop.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from stallbook.record import Recorder
+from stallbook.record.counters import RunDelay, available
+
+SEGMENTS, BATCH, BLOCK = 6, 32, 200
+clock = time.perf_counter_ns
+
+
+def clock_reads(steps: int) -> None:
+    """The clock reads of a recorded step: begin, 6 segments, their end, the emission, end."""
+    read = clock
+    for _ in range(steps):
+        read()
+        for _ in range(SEGMENTS):
+            read()
+        read()
+        read()
+        read()
+
+
+class Loop:
+    """Steps on one recorder."""
+
+    def __init__(self, folder: Path, name: str, os_counters: str | None, changing: bool = False) -> None:
+        self.recorder = Recorder(
+            folder / f"{name}.stall", engine="benchmark", os_counters=os_counters, gc_pauses=False, strict=True
+        )
+        self.names = [self.recorder.name(f"segment {i}") for i in range(SEGMENTS)]
+        self.handles = [self.recorder.arrive(f"request {i}") for i in range(BATCH)]
+        for handle in self.handles:
+            self.recorder.join(handle)
+        self.changing = changing
+        self.file = folder / f"{name}.stall" / "engine.spool"
+
+    def __call__(self, steps: int) -> None:
+        """Record that many."""
+        recorder, names, changing = self.recorder, self.names, self.changing
+        for _ in range(steps):
+            recorder.begin()
+            if changing:
+                recorder.part(self.handles[0])
+                recorder.join(self.handles[0])
+            for name in names:
+                recorder.enter(name)
+            recorder.leave()
+            recorder.emit()
+            recorder.end(1, 32, kv_tokens=9000)
+
+    def bytes_per_step(self, steps: int = 500) -> float:
+        """By the writer's position: the file itself grows in chunks."""
+        sink = self.recorder._sink
+        before = sink._base + sink._pos  # type: ignore[union-attr]
+        self(steps)
+        return (sink._base + sink._pos - before) / steps  # type: ignore[union-attr]
+
+
+def interleaved(variants: dict[str, Callable[[int], None]], rounds: int) -> dict[str, list[float]]:
+    """Microseconds a step of each variant, a figure a round."""
+    taken: dict[str, list[float]] = {name: [] for name in variants}
+    for _ in range(rounds):
+        for name, run in variants.items():
+            start = clock()
+            run(BLOCK)
+            taken[name].append((clock() - start) / BLOCK / 1000)
+    return taken
+
+
+def tracked_objects(loop: Loop, steps: int = 2000) -> float:
+    """GC-tracked objects that a step leaves behind."""
+    loop(10)
+    gc.collect()
+    gc.disable()
+    try:
+        before, count = len(gc.get_objects()), gc.get_count()[0]
+        loop(steps)
+        return max(len(gc.get_objects()) - before, gc.get_count()[0] - count) / steps
+    finally:
+        gc.enable()
+
+
+def micro(rounds: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        modes = [("no OS counters", None), ("OS counters a step", "step"), ("OS counters a segment", "segment")]
+        loops = {name: Loop(Path(folder), name, mode) for name, mode in modes if not mode or available()}
+        changing = Loop(Path(folder), "changing", None, changing=True)
+        variants: dict[str, Callable[[int], None]] = {"clock reads alone": clock_reads, **loops}
+        variants["no OS counters, a join and a part"] = changing
+        gc.disable()
+        taken = interleaved(variants, rounds)
+        gc.enable()
+        base = taken["clock reads alone"]
+        print(f"{'':36}{'us a step':>11}{'net':>8}{'p99':>8}   ({rounds} rounds of {BLOCK} steps)")
+        for name, figures in taken.items():
+            net = statistics.median(f - b for f, b in zip(figures, base, strict=True))
+            p99 = sorted(figures)[int(len(figures) * 0.99)]
+            print(f"{name:36}{statistics.median(figures):11.2f}{net:8.2f}{p99:8.2f}")
+        print()
+        bare, segment = loops["no OS counters"], list(loops.values())[-1]
+        print(f"bytes a step, same batch: {bare.bytes_per_step():.0f}, with a delay for each segment: ", end="")
+        print(f"{segment.bytes_per_step():.0f}; a join and a part: {changing.bytes_per_step():.0f}")
+        print(f"GC-tracked objects a step: {tracked_objects(segment):g}")
+        for name, loop in loops.items():
+            own = loop.recorder.self_ns / loop.recorder._steps / 1000
+            print(f"own estimate of its cost ({name}): {own:.2f} us a step, clock reads included")
+        primitives()
+        for loop in (*loops.values(), changing):
+            assert not loop.recorder.errors
+            assert not loop.recorder.dropped
+            loop.recorder.close()
+
+
+def primitives() -> None:
+    """What one read of each counter costs here."""
+    reads: dict[str, Callable[[], object]] = {"perf_counter_ns": clock, "thread_time_ns": time.thread_time_ns}
+    if available():
+        reads["run-queue delay"] = RunDelay().delta
+    taken: dict[str, list[float]] = {name: [] for name in reads}
+    for _ in range(50):
+        for name, read in reads.items():
+            start = clock()
+            for _ in range(BLOCK):
+                read()
+            taken[name].append((clock() - start) / BLOCK / 1000)
+    print("one read, us: " + ", ".join(f"{name} {statistics.median(t):.2f}" for name, t in taken.items()))
+
+
+def demo_run(folder: Path, label: str, seconds: float, record: bool, seed: int, rate: float | None) -> float:
+    """CPU microseconds a token of one demonstrator run, by its own summary or by its log."""
+    settings = {"seconds": seconds, "seed": seed, "record": record, "rate": rate}
+    out = folder / f"{label}.stall"
+    command = [sys.executable, "-m", "stallbook.demo", "--settings", json.dumps(settings), "--out", str(out)]
+    before = os.times()
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    after = os.times()
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    summary = json.loads(done.stdout.strip().splitlines()[-1])
+    return float(summary.get("serving_cpu_s", cpu)) / summary["tokens"] * 1e6
+
+
+def demo_pairs(pairs: int, seconds: float, rate: float) -> None:
+    """Alternating pairs: with and without, in turn first."""
+    ratios = []
+    with tempfile.TemporaryDirectory() as folder:
+        for pair in range(pairs):
+            order = (True, False) if pair % 2 else (False, True)
+            cost = {on: demo_run(Path(folder), f"{pair}-{on}", seconds, on, pair + 1, rate) for on in order}
+            ratios.append(cost[True] / cost[False] - 1)
+            print(f"pair {pair}: {cost[True]:.1f} with, {cost[False]:.1f} without, us of CPU a token", flush=True)
+    mean = statistics.mean(ratios)
+    error = statistics.stdev(ratios) / len(ratios) ** 0.5 if len(ratios) > 1 else float("nan")
+    verdict = "not resolved by this run" if abs(mean) < 2 * error else "resolved"
+    print(f"CPU a token, with the recorder: {mean:+.2%} +- {error:.2%} (standard error, {pairs} pairs): {verdict}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=301)
+    parser.add_argument("--demo-pairs", type=int, default=0)
+    parser.add_argument("--demo-seconds", type=float, default=10.0)
+    parser.add_argument("--demo-rate", type=float, default=4.0, help="requests a second; well below capacity")
+    options = parser.parse_args()
+    micro(options.rounds)
+    if options.demo_pairs:
+        demo_pairs(options.demo_pairs, options.demo_seconds, options.demo_rate)
+
+
+if __name__ == "__main__":
+    main()

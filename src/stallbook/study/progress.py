@@ -90,9 +90,8 @@ class Bar:
         """The study is about to run."""
         self._estimate.total, self._estimate.done = total, done
         if lost:
-            self._say(
-                f"{lost} finished {'run has a log that does' if lost == 1 else 'runs have logs that do'} not open: redone"
-            )
+            runs = "run has a log that does" if lost == 1 else "runs have logs that do"
+            self._say(f"{lost} finished {runs} not open: redone")
         if done < total:
             kept = f"{done} of {total} runs are done; " if done else ""
             left = duration(self._estimate.left())

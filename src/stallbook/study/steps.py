@@ -79,7 +79,12 @@ def _ratio(change: float | None) -> str:
 
 
 def _points(change: float | None) -> str:
-    return "-" if change is None else f"{change * 100:+.1f} pt"
+    """Percentage points; a change that is not 0 never prints as 0."""
+    if change is None:
+        return "-"
+    if abs(change) < 0.0005:
+        return "<0.1 pt" if change else "0 pt"
+    return f"{change * 100:+.1f} pt"
 
 
 def targets_table(rungs: Sequence[Rung], runs: Sequence[Outcome]) -> Table:
@@ -89,12 +94,20 @@ def targets_table(rungs: Sequence[Rung], runs: Sequence[Outcome]) -> Table:
         if rung.cause is None:
             continue
         before, after = (_share(runs, which, rung.cause) for which in (below, rung))
-        gone = "-" if after is None else "nearly zero" if after.median <= NEARLY_ZERO else "remains"
-        rows.append((rung.name, [Cell(rung.cause), ranged(before, percent), ranged(after, percent), Cell(gone)]))
+        shares = [ranged(before, percent), ranged(after, percent)]
+        rows.append((rung.name, [Cell(rung.cause), *shares, Cell(_gone(before, after))]))
     title = "The targeted cause's share of the tail: median [min-max]"
     note = f"nearly zero: a median of at most {NEARLY_ZERO:.0%}."
     columns = ("cause", "rung before", "this rung", "")
     return Table("targets", title, "rung", columns, rows, (note,), frozenset({0, 3}))
+
+
+def _gone(before: Spread | None, after: Spread | None) -> str:
+    if after is None:
+        return "-"
+    if after.median > NEARLY_ZERO:
+        return "remains"
+    return "nearly zero" + (", as before" if before is not None and before.median <= NEARLY_ZERO else "")
 
 
 def _share(runs: Sequence[Outcome], rung: Rung, cause: str) -> Spread | None:

@@ -70,10 +70,10 @@ class Loop:
 
     def bytes_per_step(self, steps: int = 500) -> float:
         """By the writer's position: the file itself grows in chunks."""
-        sink = self.recorder._sink
-        before = sink._base + sink._pos  # type: ignore[union-attr]
+        store = self.recorder._store
+        before = store._base + store.pos  # type: ignore[union-attr]
         self(steps)
-        return (sink._base + sink._pos - before) / steps  # type: ignore[union-attr]
+        return (store._base + store.pos - before) / steps  # type: ignore[union-attr]
 
 
 def interleaved(variants: dict[str, Callable[[int], None]], rounds: int) -> dict[str, list[float]]:
@@ -122,7 +122,7 @@ def micro(rounds: int) -> None:
         print(f"{segment.bytes_per_step():.0f}; a join and a part: {changing.bytes_per_step():.0f}")
         print(f"GC-tracked objects a step: {tracked_objects(segment):g}")
         for name, loop in loops.items():
-            own = loop.recorder.self_ns / loop.recorder._steps / 1000
+            own = loop.recorder.self_ns / loop.recorder._step / 1000
             print(f"own estimate of its cost ({name}): {own:.2f} us a step, clock reads included")
         primitives()
         for loop in (*loops.values(), changing):

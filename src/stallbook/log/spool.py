@@ -27,22 +27,18 @@ __all__ = ["read_spool"]
 _BROKEN: Final = (struct.error, ValueError, IndexError, KeyError, TypeError, OverflowError)
 _STEPS: Final = frozenset(f.HEADS)
 _OF_ANY_PROCESS: Final = frozenset((f.NAME, f.PAUSE))
-_LAYOUT: Final = {kind: f.head(kind, 0) for kind in f.HEADS}
+_LAYOUT: Final = {kind: struct.Struct(layout) for kind, layout in f.HEADS.items()}
 
 
-def _dtype(kind: int) -> np.dtype[np.void]:
-    names = ["step", "t0", "dt", "emit", "cpu", "delay", "graph", "flags", "marks", "padded", "decode", "prefill", "kv"]
-    codes = {"I": "<u4", "i": "<i4", "q": "<i8", "B": "u1", "H": "<u2"}
-    return np.dtype([(n, codes[c]) for n, c in zip(names, f.HEADS[kind][1:], strict=True)])
+def _fields(codes: str, names: list[str]) -> np.dtype[np.void]:
+    kinds = {"I": "<u4", "i": "<i4", "q": "<i8", "B": "u1", "H": "<u2", "h": "<i2"}
+    return np.dtype([(name, kinds[code]) for name, code in zip(names, codes, strict=False)])
 
 
-_HEAD: Final = {kind: _dtype(kind) for kind in f.HEADS}
-_MARK: Final = {
-    f.STEP: np.dtype([("name", "<u2"), ("t", "<i4")]),
-    f.STEP_MARKS_DELAY: np.dtype([("name", "<u2"), ("t", "<i4"), ("delay", "<i4")]),
-    f.STEP_WIDE: np.dtype([("name", "<u2"), ("t", "<i8")]),
-    f.STEP_WIDE_DELAY: np.dtype([("name", "<u2"), ("t", "<i8"), ("delay", "<i8")]),
-}
+_COLUMNS: Final = ["step", "t0", "dt", "emit", "graph", "flags", "marks", "padded", "decode", "prefill", "kv"]
+_HEAD: Final = {kind: _fields(codes[1:], _COLUMNS) for kind, codes in f.HEADS.items()}
+_MARK: Final = {kind: _fields(f.MARKS[kind], ["t", "delay"]) for kind in f.HEADS}
+_END: Final = {kind: _fields(f.ENDS[kind], ["cpu", "delay"]) for kind in f.HEADS}
 _WINDOW: Final = np.dtype(
     [("name", "<u2"), ("device", "<u2"), ("request", "<i4"), ("t0", "<i8"), ("t1", "<i8"), ("delay", "<i8")]
 )
@@ -109,7 +105,9 @@ class _Steps:
 
     def __init__(self) -> None:
         self.heads: list[memoryview] = []
+        self.names: list[memoryview] = []
         self.marks: list[memoryview] = []
+        self.ends: list[memoryview] = []
 
 
 class _Reader:
@@ -138,20 +136,24 @@ class _Reader:
             key, value = json.loads(bytes(payload))
             self.draft.facts[key if self.owner else f"{self.process}.{key}"] = value
         elif kind == f.STATE:
-            state = dict(zip(("steps", "dropped", "errors", "self_ns"), f.R_STATE.unpack(payload), strict=True))
+            state = dict(zip(("dropped", "errors", "self_ns"), f.R_STATE.unpack(payload), strict=True))
             self.draft.facts["recorder" if self.owner else f"{self.process}.recorder"] = state
         elif kind != f.HELLO:
             self.draft.notes["unknown_records"] += 1
 
     def _step(self, kind: int, payload: memoryview) -> None:
         layout, store = _LAYOUT[kind], self.steps[kind]
-        step, t0, _, emitted, _, _, _, flags, marks, _, _, _, _ = layout.unpack_from(payload)
+        step, t0, _, emitted, _, flags, marks, _, _, _, _ = layout.unpack_from(payload)
         head = layout.size
-        end = head + marks * _MARK[kind].itemsize
+        names = head + marks
+        times = names + marks * _MARK[kind].itemsize
+        end = times + _END[kind].itemsize
         if end > len(payload):
             raise ValueError("marks")
         store.heads.append(payload[:head])
-        store.marks.append(payload[head:end])
+        store.names.append(payload[head:names])
+        store.marks.append(payload[names:times])
+        store.ends.append(payload[times:end])
         pairs = members = _EMPTY
         if flags & f.HAS_TAIL:
             pairs, members = self._tail(step, payload[end:])
@@ -217,45 +219,60 @@ class _Reader:
 
     def _columns(self, kind: int, store: _Steps) -> None:
         head = np.frombuffer(b"".join(store.heads), _HEAD[kind])
-        column = {name: head[name].astype(np.int64) for name in _HEAD[kind].names or ()}
-        if self.owner:
-            self.draft.extend(
-                "steps",
-                {
-                    "id": column["step"], "t0": column["t0"], "t1": column["t0"] + column["dt"],
-                    "graph": column["graph"], "padded": column["padded"], "decode_tokens": column["decode"],
-                    "prefill_tokens": column["prefill"], "kv_tokens": column["kv"], "run_delay": column["delay"],
-                    "cpu": column["cpu"],
-                },
-                column["step"],
-            )  # fmt: skip
-            if (column["kv"] >= 0).any():
-                self.draft.records |= {"kv_tokens"}
-        self._segments(column, np.frombuffer(b"".join(store.marks), _MARK[kind]))
-
-    def _segments(self, column: dict[str, Ints], mark: npt.NDArray[np.void]) -> None:
-        if not len(mark):
+        column = {name: head[name].astype(np.int64) for name in _COLUMNS}
+        column["t1"] = column["t0"] + column["dt"]
+        column["cpu"] = column["delay"] = np.full(len(head), -1)
+        if _END[kind].itemsize:
+            end = np.frombuffer(b"".join(store.ends), _END[kind])
+            column |= {name: end[name].astype(np.int64) for name in ("cpu", "delay")}
+        name = np.frombuffer(b"".join(store.names), np.uint8)
+        each = "delay" in (_MARK[kind].names or ())
+        if len(name):
+            self._segments(column, name, np.frombuffer(b"".join(store.marks), _MARK[kind]), each)
+        if not self.owner:
             return
+        if (column["kv"] >= 0).any():
+            self.draft.records |= {"kv_tokens"}
+        self.draft.extend(
+            "steps",
+            {
+                "id": column["step"], "t0": column["t0"], "t1": column["t1"], "graph": column["graph"],
+                "padded": column["padded"], "decode_tokens": column["decode"], "prefill_tokens": column["prefill"],
+                "kv_tokens": column["kv"], "cpu": column["cpu"], "run_delay": -1 if each else column["delay"],
+            },
+            column["step"],
+        )  # fmt: skip
+
+    def _segments(
+        self, column: dict[str, Ints], name: npt.NDArray[np.uint8], mark: npt.NDArray[np.void], each: bool
+    ) -> None:
+        """Mark i starts segment i, unless it names none; the step's next mark, or the step's end, ends it."""
         count = column["marks"]
-        step, t = np.repeat(column["step"], count), mark["t"] + np.repeat(column["t0"], count)
+        row = np.repeat(np.arange(len(count)), count)
+        t = mark["t"].astype(np.int64)
         first = np.cumsum(count) - count
+        last = (first + count - 1)[count > 0]
+        end, delay = np.roll(t, -1), np.full(len(t), -1)
+        end[last] = column["t1"][count > 0]
+        if each:
+            delay = np.roll(mark["delay"].astype(np.int64), -1)
+            delay[last] = column["delay"][count > 0]
         owner = np.full(len(mark), -1)
         if self.owners:
             start = dict(zip(column["step"].tolist(), first.tolist(), strict=True))
             own = [(start[s] + at, h) for s, pairs in self.owners.items() if s in start for at, h in pairs]
             at, handle = np.array(own, dtype=np.int64).reshape(-1, 2).T
             owner[at] = self.rows(handle)
-        # Mark i starts segment i, unless it names none, and mark i + 1 of the same step ends it.
-        begins = np.flatnonzero((mark["name"][:-1] != f.NO_NAME) & (step[1:] == step[:-1]))
-        delay = mark["delay"].astype(np.int64)[begins + 1] if "delay" in (mark.dtype.names or ()) else -1
+        named = np.flatnonzero(name != f.NO_NAME)
         names = np.array(self.context.names, dtype=np.int64)
+        step = column["step"][row[named]]
         self.draft.extend(
             "segments",
             {
-                "step": step[begins], "name": names[mark["name"][begins]], "device": 0, "t0": t[begins],
-                "t1": t[begins + 1], "run_delay": delay, "request": owner[begins],
+                "step": step, "name": names[name[named]], "device": 0, "t0": t[named], "t1": end[named],
+                "run_delay": delay[named], "request": owner[named],
             },
-            step[begins],
+            step,
         )  # fmt: skip
 
     def _windows(self) -> None:

@@ -18,15 +18,16 @@ from stallbook.record import counters, manifest, spool
 from stallbook.record.cost import Cost
 from stallbook.record.counters import RunDelay
 from stallbook.record.pauses import Pauses
-from stallbook.record.spool import Sink, Spool, spool_name
+from stallbook.record.spool import MemorySpool, Spool, spool_name
 
 __all__ = ["OFF_VARIABLE", "Base"]
 
 OFF_VARIABLE: Final = "STALLBOOK_RECORD"
 """The kill switch: set to 0, no recorder opens a file."""
 _ERRORS: Final = 10
-_NAMES: Final = 0x7FFF
+_NAMES: Final = 0xFF
 _ALL: Final = ("segments", "gc", "evictions", "graph", "members", "os", "holds")
+_LAYOUTS: Final = {kind: [spool.layout(kind, marks) for marks in range(64)] for kind in spool.WIDE}
 _live: weakref.WeakSet[Base] = weakref.WeakSet()
 
 
@@ -34,10 +35,11 @@ class Base:
     """What a recorder is apart from what it records."""
 
     __slots__ = (
-        "__weakref__", "_batch", "_clock", "_cost", "_counted", "_counters", "_cpu", "_cut", "_delays", "_emit",
-        "_events", "_extra", "_facts", "_flags", "_folder", "_in_segment", "_kind", "_manifest", "_marks", "_measured",
-        "_members", "_names", "_off", "_open", "_ops", "_owners", "_pairs", "_pauses", "_pool", "_prefill", "_process",
-        "_requests", "_rows", "_said", "_sink", "_step", "_steps", "_t0", "_width", "_windows", "dropped", "errors",
+        "__weakref__", "_batch", "_clock", "_cost", "_counters", "_cpu", "_cut", "_delays", "_emit",
+        "_events", "_facts", "_flags", "_folder", "_kind", "_layouts", "_manifest", "_marks", "_measured", "_members",
+        "_names", "_off", "_ops", "_owners", "_pairs", "_pauses", "_pending", "_pool", "_prefill",
+        "_process", "_requests", "_said", "_sampled_marks", "_samples", "_sequence", "_step", "_store", "_t0",
+        "_unusual", "_windows", "dropped", "errors",
     )  # fmt: skip
 
     def __init__(
@@ -45,23 +47,24 @@ class Base:
         config: Mapping[str, Any] | None = None, records: Iterable[str] | None = None, boundary: str = "engine",
         clock: Callable[[], int] = time.perf_counter_ns, os_counters: Literal["segment", "step"] | None = "segment",
         pool_threads: bool = False, gc_pauses: bool = True, baseline: Mapping[str, float] | None = None,
-        extra: Mapping[str, Any] | None = None, strict: bool = False, sink: Sink | None = None,
+        extra: Mapping[str, Any] | None = None, strict: bool = False, store: MemorySpool | None = None,
     ) -> None:  # fmt: skip
         self._clock, self._process, self._folder = clock, process, Path(path)
         self.errors = self.dropped = 0
         self._off, self._said = True, False
-        self._sink: Sink | None = None
+        self._store: MemorySpool | None = None
         self._cost: Cost | None = None
         self._counters = os_counters if os_counters and counters.available() else None
-        self._width = 3 if self._counters == "segment" else 2
-        self._kind = spool.STEP_MARKS_DELAY if self._width == 3 else spool.STEP
+        self._kind = {None: spool.STEP, "step": spool.STEP_OS, "segment": spool.STEP_DELAYS}[self._counters]
+        self._layouts = _LAYOUTS[self._kind]
         self._pool = pool_threads
         self._delays: RunDelay | None = None
         self._names: dict[str, int] = {}
         self._facts: dict[str, Any] = {}
-        self._requests = self._events = self._steps = 0
+        self._requests = self._events = self._samples = self._sampled_marks = 0
         self._clear()
-        self._pauses = Pauses(clock)
+        self._pauses = Pauses(clock, self._collected)
+        self._pending = self._pauses.pending
         abilities = set(_ALL if records is None else records)
         if self._counters is None:
             abilities.discard("os")
@@ -75,17 +78,18 @@ class Base:
         if os.environ.get(OFF_VARIABLE) == "0":
             return
         try:
-            self._start(sink, gc_pauses)
+            self._start(store, gc_pauses)
         except OSError as error:
             if strict:
                 raise
             self._disable(f"cannot write {self._folder}: {error.strerror or error}")
 
     def _clear(self) -> None:
-        self._open = self._in_segment = self._extra = False
-        self._t0 = self._emit = self._cpu = self._cut = self._rows = self._flags = 0
-        self._prefill = self._step = self._measured = self._counted = 0
+        self._unusual = False
+        self._flags = -1  # no step is open
+        self._t0 = self._emit = self._cpu = self._cut = self._prefill = self._step = self._measured = 0
         self._batch: set[int] = set()
+        self._sequence = bytearray()
         self._marks: list[int] = []
         self._ops: list[int] = []
         self._pairs: list[int] = []
@@ -93,14 +97,14 @@ class Base:
         self._owners: list[int] = []
         self._windows: list[bytes] = []
 
-    def _start(self, sink: Sink | None, gc_pauses: bool) -> None:
-        if sink is None:
+    def _start(self, store: MemorySpool | None, gc_pauses: bool) -> None:
+        if store is None:
             self._cost = Cost.calibrated(type(self), self._counters, self._pool)
             self._open_folder()
         else:
-            self._sink = sink
+            self._store = store
         self._off = False
-        if gc_pauses and sink is None:
+        if gc_pauses and store is None:
             self._pauses.start()
 
     def _open_folder(self) -> None:
@@ -108,10 +112,10 @@ class Base:
         owner = self._process == "engine"
         with contextlib.suppress(FileExistsError):
             self._folder.mkdir(mode=0o700)
-        self._sink = Spool(self._folder / spool_name(self._process))
+        self._store = Spool(self._folder / spool_name(self._process))
         self._manifest = {**manifest.describe(self._clock), **self._manifest}
         hello = {k: self._manifest[k] for k in ("process", "pid", "clock", "os_counters")}
-        self._sink.append(spool.HELLO, json.dumps(hello).encode())
+        self._store.append(spool.HELLO, json.dumps(hello).encode())
         if owner:
             self._write_manifest()
         _live.add(self)
@@ -120,18 +124,22 @@ class Base:
     def _write_manifest(self, **more: Any) -> None:
         manifest.write(self._folder, {**self._manifest, "facts": self._facts, **more})
 
+    def _collected(self) -> int:
+        """A collection ended: the next record takes it along. Returns the last emission's stamp."""
+        self._unusual = True
+        return self._emit
+
     # What every public method leans on.
 
     def _put(self, kind: int, payload: bytes) -> None:
         """Commit a record, and the pauses that came in since the last one."""
-        if self._off or self._sink is None:
+        if self._off or self._store is None:
             return
         self._events += 1
         try:
-            pending = self._pauses.pending
-            while pending:
-                self._sink.append(spool.PAUSE, pending.pop(0))
-            self._sink.append(kind, payload)
+            while self._pending:
+                self._store.append(spool.PAUSE, self._pending.pop(0))
+            self._store.append(kind, payload)
         except OSError as error:
             self.dropped += 1
             self._disable(f"cannot write {self._folder}: {error.strerror or error}")
@@ -144,7 +152,7 @@ class Base:
 
     def _disable(self, why: str) -> None:
         """Record no more, and say so once."""
-        self._off, self._open = True, False
+        self._off, self._flags = True, -1
         self._pauses.stop()
         if not self._said:
             self._said = True
@@ -172,7 +180,7 @@ class Base:
             if self._off:
                 return
             self._put(spool.FACT, json.dumps([key, value], default=str).encode())
-            if self._process == "engine" and isinstance(self._sink, Spool):
+            if self._process == "engine" and isinstance(self._store, Spool):
                 self._write_manifest()
         except Exception:
             self._failed()
@@ -180,19 +188,21 @@ class Base:
     @property
     def self_ns(self) -> int:
         """What recording has cost the engine so far, estimated: counts times costs calibrated on this machine at the
-        start, scaled by what every 64th step measured in place. Collections are counted at 2 us.
+        start, scaled by what one `end` in 64 took in place. A collection counts as 2 us.
         """
         if self._cost is None:
             return 0
-        return self._cost.total(self._steps, self._counted, self._events, self._measured, self._pauses.seen)
+        return self._cost.total(
+            self._samples, self._sampled_marks, self._measured, self._events, self._pauses.seen
+        )  # fmt: skip
 
-    def _state(self) -> bytes:
-        return spool.R_STATE.pack(self._steps, self.dropped + self._pauses.lost, self.errors, self.self_ns)
+    def _books(self) -> dict[str, int]:
+        return {"dropped": self.dropped + self._pauses.lost, "errors": self.errors, "self_ns": self.self_ns}
 
     def flush(self) -> None:
         """Write what waits: pauses, and the recorder's own counts. For processes that record little else."""
         try:
-            self._put(spool.STATE, self._state())
+            self._put(spool.STATE, spool.R_STATE.pack(*self._books().values()))
         except Exception:
             self._failed()
 
@@ -201,29 +211,28 @@ class Base:
         try:
             self._pauses.stop()
             atexit.unregister(self.close)
-            if self._sink is None:
+            if self._store is None:
                 return
             if not self._off:
                 self.flush()
-            self._off, self._open = True, False
-            sink, self._sink = self._sink, None
-            sink.close()
+            self._off, self._flags = True, -1
+            store, self._store = self._store, None
+            store.close()
             if self._delays is not None:
                 self._delays.close()
-            if self._process == "engine" and isinstance(sink, Spool):
-                own = {"steps": self._steps, "dropped": self.dropped, "errors": self.errors, "self_ns": self.self_ns}
-                self._write_manifest(closed=own)
+            if self._process == "engine" and isinstance(store, Spool):
+                self._write_manifest(closed=self._books())
         except Exception:
             self._failed()
 
     def _forget(self) -> None:
         """In a forked child: the file is the parent's."""
-        self._off, self._open = True, False
+        self._off, self._flags = True, -1
         self._pauses.stop()
         atexit.unregister(self.close)
-        if self._sink is not None:
-            sink, self._sink = self._sink, None
-            sink.abandon()
+        if self._store is not None:
+            store, self._store = self._store, None
+            store.abandon()
 
     def __enter__(self) -> Self:
         return self

@@ -35,7 +35,7 @@ class Cost:
         key = (os_counters, pool)
         if key not in _cache:
             scratch: Any = recorder(
-                "", engine="", os_counters=os_counters, pool_threads=pool, gc_pauses=False, sink=MemorySpool()
+                "", engine="", os_counters=os_counters, pool_threads=pool, gc_pauses=False, store=MemorySpool()
             )
             _cache[key] = cls._measure(scratch)
             scratch.close()
@@ -43,7 +43,7 @@ class Cost:
 
     @classmethod
     def _measure(cls, scratch: Any) -> Cost:
-        clock, name = time.perf_counter_ns, scratch.name("x")
+        clock, cpu, name = time.perf_counter_ns, time.thread_time_ns, scratch.name("x")
         bare = full = event = end = 1 << 60
         for _ in range(_ROUNDS):
             t0 = clock()
@@ -62,16 +62,21 @@ class Cost:
             for _ in range(_STEPS):
                 scratch.admit(0)
             t3 = clock()
-            scratch.begin()
-            t4 = clock()
-            scratch.end()
-            t5 = clock()
+            for _ in range(_STEPS):
+                scratch.begin()
+                for _ in range(_MARKS):
+                    scratch.enter(name)
+                t = cpu()
+                scratch.end()
+                end = min(end, cpu() - t)
             bare, full = min(bare, (t1 - t0) // _STEPS), min(full, (t2 - t1) // _STEPS)
-            event, end = min(event, (t3 - t2) // _STEPS), min(end, t5 - t4)
+            event = min(event, (t3 - t2) // _STEPS)
         return cls(bare, max(0, (full - bare) // _MARKS), event, max(1, end))
 
-    def total(self, steps: int, marks: int, events: int, measured: int, pauses: int) -> int:
-        """Ns in all. `measured` is what every `EVERY`th `end` took, summed: the engine's cold caches show in it."""
-        samples = -(-steps // EVERY)
-        scale = max(1.0, measured / (samples * (self.end + _MARKS * self.mark // 4))) if samples else 1.0
-        return int(scale * (steps * self.step + marks * self.mark + events * self.event)) + pauses * _PAUSE_NS
+    def total(self, samples: int, marks: int, measured: int, events: int, pauses: int) -> int:
+        """Ns in all. Of `samples` steps, one in `EVERY`, the marks were counted and `end` was measured: in an engine
+        the caches are cold, and that is what the factor is for.
+        """
+        factor = max(1.0, measured / (samples * self.end)) if samples else 1.0
+        calm = EVERY * (samples * self.step + marks * self.mark) + events * self.event
+        return int(factor * calm) + pauses * _PAUSE_NS

@@ -20,15 +20,12 @@ class Pauses:
     takes them along. The interpreter never runs two collections at once, so `_start` needs no lock.
     """
 
-    __slots__ = ("_clock", "_start", "last_emission", "lost", "pending", "seen")
+    __slots__ = ("_clock", "_collected", "_start", "lost", "pending", "seen")
 
-    def __init__(self, clock: Callable[[], int]) -> None:
-        self._clock, self._start = clock, -1
+    def __init__(self, clock: Callable[[], int], collected: Callable[[], int]) -> None:
+        self._clock, self._collected, self._start = clock, collected, -1
         self.pending: list[bytes] = []
         self.lost = self.seen = 0
-        self.last_emission = -1
-        """Set by the recorder. A collection that runs finalizers can let another thread emit: it stopped the process
-        only after that, and an emission inside a pause would contradict itself."""
 
     def start(self) -> None:
         """Begin to listen."""
@@ -48,8 +45,8 @@ class Pauses:
         start, self._start = self._start, -1
         if start < 0:
             return
-        if start < self.last_emission < now:
-            start = self.last_emission
+        # A collection that runs finalizers can let another thread emit. It stopped the process only after that.
+        start = max(start, min(self._collected(), now))
         self.seen += 1
         if len(self.pending) < _LIMIT:
             self.pending.append(R_PAUSE.pack(start, now, info["generation"], -1))

@@ -1,31 +1,29 @@
-"""The recorder: what an engine calls in its loop. One record a step, two list appends a segment.
+"""The recorder: what an engine calls in its loop. One record a step, two appends a segment.
 
 One thread, the engine's, calls it. Collections may run at any point and on any thread. No method raises.
+The order of the code in `enter`, `emit` and `end` is that of the benchmark: every attribute that they read is counted.
 """
 
 from __future__ import annotations
 
+import struct
+import sys
 import time
 from collections.abc import Iterable
-from struct import Struct
-from struct import error as struct_error
-from typing import Final
+from typing import Any, Final
+from zlib import crc32
 
 from stallbook.record import spool
-from stallbook.record.counters import PoolDelay, RunDelay
+from stallbook.record.counters import PoolDelay, RunDelay, available
 from stallbook.record.requests import Requests
 
 __all__ = ["Recorder"]
 
 _NO_NAME: Final = spool.NO_NAME
-_EMITS: Final = spool.EMITS
+_BATCH_EMITS: Final = spool.EMITS | spool.EMITS_BATCH
 _STATE_MASK: Final = 1023
 _SAMPLE_MASK: Final = 63
 """One step in 64 measures its own `end`, and one in 1024 is followed by the recorder's own counts."""
-_LAYOUTS: Final[dict[int, list[Struct]]] = {
-    kind: [spool.head(kind, marks) for marks in range(33)] for kind in spool.HEADS
-}
-_now = time.perf_counter_ns
 _thread_time = time.thread_time_ns
 
 
@@ -34,118 +32,124 @@ class Recorder(Requests):
 
     __slots__ = ()
 
+    def __new__(cls, *_: Any, os_counters: str | None = "segment", **__: Any) -> Recorder:
+        """Sampling OS counters is a class of its own, for the sake of those that do not."""
+        if cls is Recorder and os_counters and available():
+            return super().__new__(_SegmentSampler if os_counters == "segment" else _StepSampler)
+        return super().__new__(cls)
+
     def begin(self, step: int = -1, t: int | None = None) -> int:
         """Open a step and return its t0. `step` numbers it; by default steps count up."""
         if t is None:
-            t = self._clock()
+            clock = self._clock
+            t = clock()
+        if self._flags >= 0 or self._marks:  # a step that was not ended, or segments outside of one
+            self.dropped += self._flags >= 0
+            self.drop()
         if self._off:
             return t
-        try:
-            if self._open:  # the engine forgot to end it
-                self.dropped += 1
-                self.drop()
-            if step >= 0:
-                self._step = step
-            if self._counters is not None:
-                self._sample_begin()
-            self._t0 = t
-            self._open = True
-        except Exception:
-            self._failed()
+        if step >= 0:
+            self._step = step
+        self._t0 = t
+        self._flags = 0
         return t
-
-    def _sample_begin(self) -> None:
-        if self._delays is None:  # made here, on the thread that it is to measure
-            self._delays = PoolDelay() if self._pool else RunDelay()
-        if self._width == 2:
-            self._delays.delta()
-        self._cpu = _thread_time()
 
     def enter(self, name: int, request: int = -1, t: int | None = None) -> None:
         """A segment starts, and the one that is open ends: one clock read and one sample for both."""
-        if not self._open:
-            return
         try:
-            marks = self._marks
+            self._sequence.append(name)
+            if t is None:
+                clock = self._clock
+                t = clock()
+            self._marks.append(t)
             if request >= 0:
-                self._owners += (len(marks) // self._width, request)
-                self._extra = True
-            marks.append(name)
-            marks.append((self._clock() if t is None else t) - self._t0)
-            if self._width == 3:
-                marks.append(self._delays.delta())  # type: ignore[union-attr]
-            self._in_segment = True
+                self._owners += (len(self._sequence) - 1, request)
+                self._unusual = True
         except Exception:
             self._failed()
 
     def leave(self, t: int | None = None) -> None:
-        """The open segment ends."""
-        if self._in_segment:
-            self.enter(_NO_NAME, -1, t)
-            self._in_segment = False
+        """The open segment ends. Needed only where none follows at once: `end` ends the last."""
+        try:
+            self._sequence.append(_NO_NAME)
+            if t is None:
+                clock = self._clock
+                t = clock()
+            self._marks.append(t)
+        except Exception:
+            self._failed()
 
     def window(
         self, name: int, t0: int, t1: int, device: bool = False, request: int = -1, run_delay: int = -1
     ) -> None:  # fmt: skip
         """A segment of the open step whose ends were stamped elsewhere: on a device, or inside another segment."""
-        if not self._open:
-            return
         try:
-            self._windows.append(spool.R_WINDOW.pack(name, int(device), request, t0, t1, run_delay))
-            self._extra = True
+            if self._flags >= 0:
+                self._windows.append(spool.R_WINDOW.pack(name, int(device), request, t0, t1, run_delay))
+                self._unusual = True
         except Exception:
             self._failed()
 
     def prefill(self, tokens: int) -> None:
         """So many prompt tokens more were prefilled in this step."""
-        self._prefill += tokens
+        try:
+            self._prefill += tokens
+        except Exception:
+            self._failed()
 
     def member(self, handle: int) -> None:
         """It is in this step's batch too, this step only: a prefill chunk."""
-        if self._open:
+        if self._flags >= 0:
             self._members.append(handle)
-            self._extra = True
+            self._unusual = True
 
     def emit(self, t: int | None = None) -> int:
         """One token for every request of the batch that decodes, stamped now. Returns the stamp."""
         if t is None:
-            t = self._clock()
-        if self._open:
-            self._stamp(t, _EMITS | spool.EMITS_BATCH)
+            clock = self._clock
+            t = clock()
+        flags = self._flags
+        if flags == 0:  # all emissions of a step share the first one's stamp
+            self._emit = t
+            self._cut = len(self._ops)
+        if flags >= 0:
+            self._flags = flags | _BATCH_EMITS
         return t
 
     def emit_some(self, pairs: Iterable[tuple[int, int]], t: int | None = None) -> int:
         """The emissions of this step, as (handle, tokens), where they are not one for each of the batch."""
         if t is None:
-            t = self._clock()
-        if self._open:
-            try:
-                for pair in pairs:
-                    self._pairs += pair
-                self._extra = True
-                self._stamp(t, _EMITS)
-            except Exception:
-                self._failed()
+            clock = self._clock
+            t = clock()
+        try:
+            if self._flags < 0:
+                return t
+            for pair in pairs:
+                self._pairs += pair
+            self._unusual = True
+            if self._flags == 0:
+                self._emit = t
+                self._cut = len(self._ops)
+            self._flags |= spool.EMITS
+        except Exception:
+            self._failed()
         return t
-
-    def _stamp(self, t: int, flags: int) -> None:
-        if not self._flags:  # all emissions of a step share the first one's stamp
-            self._emit = self._pauses.last_emission = t
-            self._cut = len(self._ops)
-            self._rows = len(self._batch) or len(self._pairs) // 2
-        self._flags |= flags
 
     def drop(self) -> None:
         """Forget the open step: an idle pass of the loop. Joins and parts stay."""
-        self._open = self._in_segment = False
+        self._flags = -1
+        self._prefill = 0
+        self._sequence.clear()
         self._marks.clear()
-        self._flags = self._prefill = self._rows = 0
-        if self._extra:
-            self._extra = False
-            self._pairs.clear()
-            self._members.clear()
-            self._owners.clear()
-            self._windows.clear()
+        if self._unusual:
+            self._clear_lists()
+
+    def _clear_lists(self) -> None:
+        self._pairs.clear()
+        self._members.clear()
+        self._owners.clear()
+        self._windows.clear()
+        self._unusual = bool(self._ops or self._pending)
 
     def end(
         self, graph: int = 0, padded: int = -1, decode_tokens: int = -1, kv_tokens: int = -1, t: int | None = None,
@@ -154,65 +158,145 @@ class Recorder(Requests):
         """Close the step and commit it. `graph`: 0 no captured path, 1 captured, 2 eager above it. `decode_tokens`: by
         default the size of the batch. `members=False`: the log does not know who was in this batch.
         """
-        if not self._open:
+        flags, step, sequence, marks = self._flags, self._step, self._sequence, self._marks
+        if flags < 0:
             return
-        began = _now() if not self._steps & _SAMPLE_MASK else 0
+        began = 0 if step & _SAMPLE_MASK else _thread_time()
         try:
             if t is None:
-                t = self._clock()
-            if self._in_segment:
-                self.enter(_NO_NAME, -1, t)
-            cpu = delay = -1
-            if self._counters is not None:
-                cpu = _thread_time() - self._cpu
-                if self._width == 2:
-                    delay = self._delays.delta()  # type: ignore[union-attr]
-            flags = self._flags
-            cut = self._cut if flags else len(self._ops)
-            t0 = self._t0
-            emitted = self._emit - t0 if flags else -1
-            if not members:
-                flags |= spool.MEMBERS_UNKNOWN
-            tail = b""
-            if cut or self._extra:
-                tail = self._tail(cut)
-                flags |= spool.HAS_TAIL
-            if decode_tokens < 0:
-                decode_tokens = self._rows
-            marks, kind = self._marks, self._kind
-            count = len(marks) // self._width
-            self._counted += count
-            try:
-                payload = _LAYOUTS[kind][count].pack(
-                    self._step, t0, t - t0, emitted, cpu, delay, graph, flags, count, padded, decode_tokens,
-                    self._prefill, kv_tokens, *marks,
+                clock = self._clock
+                t = clock()
+            if self._unusual or not members:
+                self._end_unusual(t, graph, padded, decode_tokens, kv_tokens, members)
+            else:
+                t0, count = self._t0, len(sequence)
+                if decode_tokens < 0:
+                    decode_tokens = len(self._batch) if flags else 0
+                pack, low, size = self._layouts[count]
+                payload = pack(
+                    step, t0, t - t0, self._emit - t0 if flags else -1, graph, flags, count, padded, decode_tokens,
+                    self._prefill, kv_tokens, sequence, *marks,
                 )  # fmt: skip
-            except (struct_error, IndexError):  # a step of over two seconds, of a large id, or of many segments
-                kind += spool.STEP_WIDE - spool.STEP
-                payload = spool.head(kind, count).pack(
-                    self._step, t0, t - t0, emitted, cpu, delay, graph, flags, count, padded, decode_tokens,
-                    self._prefill, kv_tokens, *marks,
-                )  # fmt: skip
-            self._put(kind, payload + tail if tail else payload)
-            if cut:
-                del self._ops[:cut]
+                # From here on as `MemorySpool.append`, which see: written out for the sake of a call.
+                store: Any = self._store
+                pos = store.pos
+                if pos + size > store.limit:
+                    store.grow(size)
+                    pos = store.pos
+                at = pos + 8
+                store.mapped[at : at + len(payload)] = payload
+                store.words[pos >> 3] = crc32(payload, low) << 32 | low
+                store.pos = pos + size
+        except (struct.error, IndexError):  # something does not fit, or there are very many segments
+            self._end_unusual(t or 0, graph, padded, decode_tokens, kv_tokens, members)
         except Exception:
-            self.dropped += 1
-            self._failed()
-        self._step += 1
-        self._steps += 1
-        self.drop()
+            self._lost()
+        self._flags = -1
+        self._prefill = 0
         if began:
-            self._measure(began)
+            self._measure(began, len(sequence))
+        sequence.clear()
+        marks.clear()
+        self._step = step + 1
+
+    def _end_unusual(
+        self, t: int, graph: int, padded: int, decode_tokens: int, kv_tokens: int, members: bool
+    ) -> None:  # fmt: skip
+        """Commit a step that changed the batch, has emissions or windows of its own, or does not fit."""
+        try:
+            flags, ops, count, t0 = self._flags, self._ops, len(self._sequence), self._t0
+            cut = self._cut if flags else len(ops)
+            if decode_tokens < 0 and flags:
+                decode_tokens = len(self._batch) + sum(1 if op & 1 else -1 for op in ops[cut:])
+                decode_tokens = decode_tokens or len(self._pairs) // 2
+            tail = self._tail(cut) if self._unusual else b""
+            values = (
+                self._step, t0, t - t0, self._emit - t0 if flags else -1, graph,
+                flags | (spool.HAS_TAIL if tail else 0) | (0 if members else spool.MEMBERS_UNKNOWN), count,
+                padded, max(decode_tokens, 0), self._prefill, kv_tokens, self._sequence, *self._marks,
+            )  # fmt: skip
+            kind = self._kind
+            try:
+                payload = spool.head(kind, count).pack(*values)
+            except struct.error:
+                kind = spool.WIDE[kind]
+                payload = spool.head(kind, count).pack(*values)
+            self._put(kind, payload + tail)
+            del ops[:cut]
+        except Exception:
+            self._lost()
+        self._clear_lists()
 
     def _tail(self, cut: int) -> bytes:
         lists = (self._ops[:cut], self._pairs, self._members, self._owners)
         words = [word for one in lists for word in one]
         lengths = spool.R_TAIL.pack(*map(len, lists), len(self._windows))
-        return b"".join((lengths, Struct(f"<{len(words)}I").pack(*words), *self._windows))
+        return b"".join((lengths, struct.pack(f"<{len(words)}I", *words), *self._windows))
 
-    def _measure(self, began: int) -> None:
+    def _lost(self) -> None:
+        self.dropped += 1
+        error = sys.exc_info()[1]
+        if isinstance(error, OSError):
+            self._disable(f"cannot write {self._folder}: {error.strerror or error}")
+        else:
+            self._failed()
+
+    def _measure(self, began: int, marks: int) -> None:
         """Keep the books on the recorder itself."""
-        self._measured += _now() - began
-        if not self._steps & _STATE_MASK:
-            self.flush()
+        try:
+            self._samples += 1
+            self._sampled_marks += marks
+            self._measured += _thread_time() - began
+            if not self._step & _STATE_MASK:
+                self.flush()
+        except Exception:
+            self._failed()
+
+
+class _StepSampler(Recorder):
+    """Reads the OS counters at both ends of a step."""
+
+    __slots__ = ()
+
+    def begin(self, step: int = -1, t: int | None = None) -> int:
+        t = super().begin(step, t)
+        try:
+            if self._delays is None:  # made here, on the thread that it is to measure
+                self._delays = PoolDelay() if self._pool else RunDelay()
+            self._delays.delta()
+            self._cpu = self._delays.cpu
+        except Exception:
+            self._failed()
+        return t
+
+    def end(
+        self, graph: int = 0, padded: int = -1, decode_tokens: int = -1, kv_tokens: int = -1, t: int | None = None,
+        members: bool = True,
+    ) -> None:  # fmt: skip
+        try:
+            delays = self._delays
+            delay = delays.delta() if delays else 0
+            self._marks += (delays.cpu - self._cpu if delays else -1, delay)
+        except Exception:
+            self._failed()
+        super().end(graph, padded, decode_tokens, kv_tokens, t, members)
+
+
+class _SegmentSampler(_StepSampler):
+    """Reads them at each mark too."""
+
+    __slots__ = ()
+
+    def enter(self, name: int, request: int = -1, t: int | None = None) -> None:
+        super().enter(name, request, t)
+        self._sample()
+
+    def leave(self, t: int | None = None) -> None:
+        super().leave(t)
+        self._sample()
+
+    def _sample(self) -> None:
+        try:
+            self._marks.append(self._delays.delta() if self._delays else 0)
+        except Exception:
+            self._failed()

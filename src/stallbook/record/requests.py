@@ -104,6 +104,7 @@ class Requests(Base):
         try:
             if handle not in self._batch and not self._off:
                 self._ops.append(handle << 1)
+                self._unusual = True
                 self._batch.add(handle)
         except Exception:
             self._failed()
@@ -113,6 +114,7 @@ class Requests(Base):
         try:
             if handle in self._batch and not self._off:
                 self._ops.append(handle << 1 | 1)
+                self._unusual = True
                 self._batch.remove(handle)
         except Exception:
             self._failed()

@@ -8,14 +8,16 @@ carries the payload's length, kind and CRC-32; the CRC tells a page that a power
 from __future__ import annotations
 
 import contextlib
+import functools
 import mmap
 import os
+from collections.abc import Callable
 from pathlib import Path
 from struct import Struct
-from typing import Final, Protocol
+from typing import Final
 from zlib import crc32
 
-__all__ = ["CHUNK", "HEADS", "MAGIC", "VERSION", "MemorySpool", "Sink", "Spool", "head", "spool_name"]
+__all__ = ["CHUNK", "HEADS", "MAGIC", "VERSION", "MemorySpool", "Spool", "head", "layout", "spool_name"]
 
 VERSION: Final = 1
 """History. 1: the first."""
@@ -23,8 +25,8 @@ MAGIC: Final = b"STALSP" + VERSION.to_bytes(2, "little")
 CHUNK: Final = 1 << 18
 """Growth of the file. Mapping and prefaulting 256 KiB costs about 50 us, once in some two thousand steps."""
 
-(PAD, HELLO, NAME, ARRIVE, ADMIT, EVICT, READMIT, FINISH, HOLD, RELEASE, STEP, STEP_MARKS_DELAY, STEP_WIDE,
- STEP_WIDE_DELAY, PAUSE, PROBE, DELIVER, RESTART, FACT, STATE) = range(1, 21)  # fmt: skip
+(PAD, HELLO, NAME, ARRIVE, ADMIT, EVICT, READMIT, FINISH, HOLD, RELEASE, STEP, STEP_OS, STEP_DELAYS, STEP_WIDE,
+ STEP_OS_WIDE, STEP_DELAYS_WIDE, PAUSE, PROBE, DELIVER, RESTART, FACT, STATE) = range(1, 23)  # fmt: skip
 
 # Payloads. Times are absolute; -1 is "not recorded"; text (UTF-8) fills what is left of the payload.
 R_NAME: Final = Struct("<H")  # index; text
@@ -36,17 +38,22 @@ R_PAUSE: Final = Struct("<qqhh")  # t0, t1, generation, process (name index, -1:
 R_PROBE: Final = Struct("<qq")  # t, ns
 R_DELIVER: Final = Struct("<Iqqb")  # handle, t, tokens, boundary
 R_RESTART: Final = Struct("<q")  # t
-R_STATE: Final = Struct("<qqqq")  # steps, dropped, errors, self ns
+R_STATE: Final = Struct("<qqq")  # dropped, errors, self ns
 
-# A step's head, then its marks: (name, t - t0[, run delay since the mark before]). A mark starts the segment it names
-# and ends the one before it; NO_NAME only ends. Wide steps hold what 31 bits do not.
+# A step's head; the names of its marks, a byte each; their times, each with the run-queue delay since the mark before
+# it where there is one for each segment; and with OS counters the step's CPU time and a delay: that of the whole step,
+# or the one since its last mark. A mark starts the segment that it names and ends the one before it (NO_NAME only
+# ends), and so does the end of the step. Wide kinds hold what the others cannot.
+_NARROW, _WIDE = "<IqIiBBHhhii", "<qqqqBBHqqqq"
 HEADS: Final = {
-    STEP: "<IqiiiiBBHiiii", STEP_MARKS_DELAY: "<IqiiiiBBHiiii",
-    STEP_WIDE: "<qqqqqqBBHqqqq", STEP_WIDE_DELAY: "<qqqqqqBBHqqqq",
+    STEP: _NARROW, STEP_OS: _NARROW, STEP_DELAYS: _NARROW,
+    STEP_WIDE: _WIDE, STEP_OS_WIDE: _WIDE, STEP_DELAYS_WIDE: _WIDE,
 }  # fmt: skip
-"""id, t0, t1 - t0, emission - t0, cpu, run delay, graph, flags, marks, padded, decode, prefill, KV tokens."""
-MARKS: Final = {STEP: "Hi", STEP_MARKS_DELAY: "Hii", STEP_WIDE: "Hq", STEP_WIDE_DELAY: "Hqq"}
-NO_NAME: Final = 0xFFFF
+"""id, t0, t1 - t0, emission - t0, graph, flags, marks, padded, decode tokens, prefill tokens, KV tokens."""
+MARKS: Final = {STEP: "q", STEP_OS: "q", STEP_DELAYS: "qi", STEP_WIDE: "q", STEP_OS_WIDE: "q", STEP_DELAYS_WIDE: "qq"}
+ENDS: Final = {STEP: "", STEP_OS: "ii", STEP_DELAYS: "ii", STEP_WIDE: "", STEP_OS_WIDE: "qq", STEP_DELAYS_WIDE: "qq"}
+WIDE: Final = {STEP: STEP_WIDE, STEP_OS: STEP_OS_WIDE, STEP_DELAYS: STEP_DELAYS_WIDE}
+NO_NAME: Final = 0xFF
 EMITS_BATCH, HAS_TAIL, MEMBERS_UNKNOWN, EMITS = 1, 2, 4, 8
 """Flags of a step: a token for each of the batch; a tail follows; batch not recorded; it ran a forward pass."""
 R_TAIL: Final = Struct("<IIIII")
@@ -57,9 +64,16 @@ _WORD_LIMIT: Final = 1 << 24
 _POPULATE_WRITE: Final = 23  # MADV_POPULATE_WRITE, Linux 5.14; not yet a name in `mmap`
 
 
+@functools.lru_cache(maxsize=512)
 def head(kind: int, marks: int) -> Struct:
     """The layout of a step record of that kind, without its tail."""
-    return Struct(HEADS[kind] + MARKS[kind] * marks)
+    return Struct(HEADS[kind] + f"{marks}s" + MARKS[kind] * marks + ENDS[kind])
+
+
+def layout(kind: int, marks: int) -> tuple[Callable[..., bytes], int, int]:
+    """For a step without a tail: how to pack it, the low half of its word, and its size in the file."""
+    step = head(kind, marks)
+    return step.pack, kind << 24 | step.size, (step.size + 15) & ~7
 
 
 def spool_name(process: str) -> str:
@@ -67,59 +81,47 @@ def spool_name(process: str) -> str:
     return "".join(c if c.isalnum() or c in "._" else "-" for c in process) + ".spool"
 
 
-class Sink(Protocol):
-    """Where records go."""
-
-    def append(self, kind: int, payload: bytes) -> None:
-        """Commit one record; raises OSError when there is no room for it."""
-
-    def close(self) -> None:
-        """Give back what the last chunk did not use."""
-
-    def abandon(self) -> None:
-        """Let go without writing: the file is another process's (after a fork)."""
-
-
 class MemorySpool:
     """A sink for calibration: the same work, on a mapping without a file, used as a ring."""
 
-    __slots__ = ("_limit", "_map", "_pos", "_words")
+    __slots__ = ("limit", "mapped", "pos", "words")
 
     def __init__(self) -> None:
-        self._pos, self._limit = 0, 0
-        self._grow(CHUNK)
+        self.pos, self.limit = 0, 0
+        self.grow(CHUNK)
 
     def append(self, kind: int, payload: bytes) -> None:
         """Commit one record."""
-        # This is the hot path of the recorder. A collection can start in it, but a GC callback never appends.
-        n = len(payload)
-        low = kind << 24 | n
-        size = (n + 15) & ~7
-        if self._pos + size > self._limit:
-            self._grow(size)
-        pos = self._pos
-        self._map[pos + 8 : pos + 8 + n] = payload
-        self._words[pos >> 3] = crc32(payload, low) << 32 | low
-        self._pos = pos + size
+        # `Recorder.end` has these lines too. A collection can start in them, but a GC callback never appends.
+        low = kind << 24 | len(payload)
+        size = (len(payload) + 15) & ~7
+        if self.pos + size > self.limit:
+            self.grow(size)
+        pos = self.pos
+        at = pos + 8
+        self.mapped[at : at + len(payload)] = payload
+        self.words[pos >> 3] = crc32(payload, low) << 32 | low
+        self.pos = pos + size
 
-    def _grow(self, size: int) -> None:
+    def grow(self, size: int) -> None:
+        """Make room for a record of that size."""
         if size > CHUNK:
             raise OSError("record too long")
-        if not self._limit:
+        if not self.limit:
             self._set(mmap.mmap(-1, CHUNK))
-        self._pos = 0
+        self.pos = 0
 
     def _set(self, mapped: mmap.mmap) -> None:
-        self._map, self._limit = mapped, len(mapped)
-        self._words = memoryview(mapped).cast("Q")
+        self.mapped, self.limit = mapped, len(mapped)
+        self.words = memoryview(mapped).cast("Q")
         with contextlib.suppress(OSError, ValueError):
             mapped.madvise(_POPULATE_WRITE)
 
     def close(self) -> None:
         """Unmap."""
-        self._limit = self._pos = 0
-        self._words.release()
-        self._map.close()
+        self.limit = self.pos = 0
+        self.words.release()
+        self.mapped.close()
 
     def abandon(self) -> None:
         """Unmap."""
@@ -139,36 +141,36 @@ class Spool(MemorySpool):
         except BaseException:
             os.close(self._fd)
             raise
-        self._map[:8] = MAGIC
-        self._pos = 8
+        self.mapped[:8] = MAGIC
+        self.pos = 8
 
-    def _grow(self, size: int) -> None:
+    def grow(self, size: int) -> None:
         """Map the next chunk. On a full disk this raises, where a write to a hole of the file would kill the engine."""
         if size >= _WORD_LIMIT:
             raise OSError("record too long")
         length = -(-size // CHUNK) * CHUNK
-        base = self._base + self._limit
+        base = self._base + self.limit
         _allocate(self._fd, base, length)
         mapped = mmap.mmap(self._fd, length, offset=base)
-        if self._limit:
+        if self.limit:
             self._pad()
-            self._words.release()
-            self._map.close()
-        self._base, self._pos = base, 0
+            self.words.release()
+            self.mapped.close()
+        self._base, self.pos = base, 0
         self._set(mapped)
 
     def _pad(self) -> None:
         """Say that the rest of this chunk is empty."""
-        rest = self._limit - self._pos
+        rest = self.limit - self.pos
         if rest:
             low = PAD << 24 | rest - 8
-            self._words[self._pos >> 3] = crc32(b"pad", low) << 32 | low
+            self.words[self.pos >> 3] = crc32(b"pad", low) << 32 | low
 
     def close(self) -> None:
         """Unmap, and give back what the last chunk did not use."""
         if self._fd < 0:
             return
-        end = self._base + self._pos
+        end = self._base + self.pos
         super().close()
         try:
             os.ftruncate(self._fd, end)

@@ -130,7 +130,7 @@ def test_a_log_of_one_token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert main(["report", str(path)]) == 0
     out = capsys.readouterr().out
     assert out.startswith("No gaps")
-    assert "1 requests, 1 tokens" in out
+    assert "1 request, 1 token (" in out
 
 
 @pytest.mark.parametrize(

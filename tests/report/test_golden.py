@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from golden_text import check, check_block
 
 from stallbook.log import open_run
-from stallbook.partition import partition
-from stallbook.report.jsonout import run_object
-from stallbook.report.model import build
+from stallbook.report import RunReport, report
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
+DOCS = Path(__file__).parents[2] / "docs"
 NAMES = sorted(path.stem for path in GOLDEN.glob("*.npz") if not path.stem.endswith(".parts"))
 pytestmark = pytest.mark.parametrize("name", NAMES)
+
+
+def drawn(name: str) -> RunReport:
+    """The report of a log, without the place where it happens to lie."""
+    return replace(report(open_run(GOLDEN / f"{name}.npz"), "post"), path=f"{name}.npz")
 
 
 @cache
 def both(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """What is reported, and what is expected, with the causes called as they are here."""
-    reported = run_object(build(partition(open_run(GOLDEN / f"{name}.npz"), "post")))
+    reported = drawn(name).as_dict()
     expected = json.loads((GOLDEN / f"{name}.expected.json").read_text())
     for key in ("tail_share", "all_share", "evicted_context_ms"):
         expected[key]["fwd"] = expected[key].pop("kernel")
@@ -71,3 +77,9 @@ def test_histogram(name: str) -> None:
         for b in reported["histogram"]
     ]
     assert told == [{k: n for k, n in b.items() if n or k in ("lo", "hi", "n")} for b in expected["hist"]]
+
+
+def test_text(name: str) -> None:
+    check(f"{name}.txt", str(drawn(name)))
+    if name == "baseline__s1":
+        check_block(DOCS / "report.md", "example", "```\n" + str(drawn(name)) + "```\n")

@@ -1,5 +1,20 @@
 """Reports: what is said is drawn up in `model`, once; `text` and `jsonout` say it."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from stallbook.report.model import RunReport, build, reports
 
-__all__ = ["RunReport", "build", "reports"]
+if TYPE_CHECKING:
+    from stallbook.partition import Rules
+    from stallbook.run import ExplicitBaseline, Run
+
+__all__ = ["RunReport", "build", "report", "reports"]
+
+
+def report(run: Run, rules: Rules = "full", baseline: ExplicitBaseline | None = None) -> RunReport:
+    """Partition a run and report on it: `print(report(run))`, `report(run).as_dict()`, `report(run).itl.p99`."""
+    from stallbook.partition import partition
+
+    return build(partition(run, rules, baseline))

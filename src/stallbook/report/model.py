@@ -90,6 +90,18 @@ class RunReport:
 
     warnings: list[str]
 
+    def __str__(self) -> str:
+        """The report as plain text."""
+        from stallbook.report.text import dumps
+
+        return dumps([self])
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as the JSON document's object of one run."""
+        from stallbook.report.jsonout import run_object
+
+        return run_object(self)
+
     @property
     def missing(self) -> list[str]:
         """Causes that this log cannot show."""

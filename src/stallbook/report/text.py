@@ -87,7 +87,7 @@ def _sections(r: RunReport) -> Iterator[RenderableType]:
     yield _figures(r)
     if r.gaps:
         yield from _section(
-            f"Where the tail's time went ({r.tail.gaps:,} of {r.gaps:,} gaps, {_unit(r.tail_threshold_ms)} or longer)",
+            f"Where the tail's time went ({_tail_size(r)})",
             _tail(r),
             _tail_notes(r),
         )
@@ -119,7 +119,7 @@ def _figures(r: RunReport) -> Table:
         [
             ("gaps, ms", _named({"p50": itl.p50, "p90": itl.p90, "p99": itl.p99, "p99.9": itl.p999, "worst": itl.max})),
             ("first token, ms", _named({"p50": r.ttft.p50, "p99": r.ttft.p99})),
-            ("served", f"{c.requests:,} requests, {c.tokens:,} tokens ({throughput})"),
+            ("served", f"{words.many(c.requests, 'request')}, {words.many(c.tokens, 'token')} ({throughput})"),
             ("log", words.plain(r.path) or "(in memory)"),
             ("engine", f"{words.plain(r.engine) or 'unnamed'}; {r.boundary} boundary; rules {r.rules}"),
         ]
@@ -146,6 +146,10 @@ def _tail(r: RunReport) -> Table:
         table.add_row(Text(words.plain(cause)), words.bar(of, BAR_WIDTH), words.percent(of), *_led(r, cause), *cells)
     table.add_row(CLEAN, "", "", *_led(r, CLEAN))
     return table
+
+
+def _tail_size(r: RunReport) -> str:
+    return f"{r.tail.gaps:,} of {words.many(r.gaps, 'gap')}, {_unit(r.tail_threshold_ms)} or longer"
 
 
 def _led(r: RunReport, cause: str) -> tuple[str, str]:
@@ -176,7 +180,8 @@ def _histogram(r: RunReport) -> Iterator[RenderableType]:
     table.add_column(justify="right", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(no_wrap=True)
-    for one in r.histogram:
+    filled = [i for i, one in enumerate(r.histogram) if one.gaps]
+    for one in r.histogram[filled[0] : filled[-1] + 1]:
         high = f"{one.high_ms:g} ms" if one.high_ms != float("inf") else "up ms"
         table.add_row(
             f"{one.low_ms:g}-{high}", f"{one.gaps:,}", words.marks(_clean_first(one.primary), letters, HISTOGRAM_WIDTH)
@@ -209,8 +214,8 @@ def _events(r: RunReport) -> Table:
     if gc:
         rows.append(("full collections, serving", _pauses(gc.gen2_serving_ms)))
         rows.append(("full collections, start-up", _pauses(gc.gen2_startup_ms)))
-    if r.config:
-        rows.append(("settings", _settings(r.config)))
+    if told := _settings(r.config):
+        rows.append(("settings", told))
     return trust.pairs(rows)
 
 
@@ -247,7 +252,7 @@ def comparison(reports: Sequence[RunReport]) -> RenderableType:
         table.add_row(Text(_short(r.path)), *cells, words.rate(r.counters.tokens_per_s), Text(_owners(r)))
     moved = [_short(r.path) for r in reports if r.speed and r.speed.held_still is False]
     warning = [Text(f"The machine did not hold still during {', '.join(moved)}.")] if moved else []
-    return Group(Text(f"{len(reports)} runs; times in ms", style="bold"), table, *warning)
+    return Group(Text(f"{words.many(len(reports), 'run')}; times in ms", style="bold"), table, *warning)
 
 
 def _owners(r: RunReport) -> str:

@@ -49,7 +49,7 @@ def _rows(r: RunReport) -> Iterator[tuple[str, str]]:
 def _reconciliation(r: RunReport) -> str:
     checked = r.reconcile
     if checked.exact:
-        return f"exact: the parts of each of {r.gaps:,} gaps add up to it, to 0 ns"
+        return f"exact: the parts of each of {words.many(r.gaps, 'gap')} add up to it, to 0 ns"
     return (
         f"BROKEN: off by up to {checked.max_error_ns:,} ns, {checked.negative_parts:,} negative parts; "
         "do not use these figures"
@@ -81,7 +81,7 @@ def _baseline(r: RunReport) -> str:
     if fit.get("kv_token_ns"):
         told.append(f"{float(fit['kv_token_ns']):.3g} ns a KV token")
     steps, spread = fit.get("steps_used"), fit.get("spread")
-    quality = [f"{steps:,} steps"] if isinstance(steps, int) and steps >= 0 else []
+    quality = [f"{steps:,} steps"] if isinstance(steps, int) and steps > 0 else []
     quality += [f"spread {words.percent(spread)}"] if isinstance(spread, float) and spread == spread else []
     best = fit.get("best")
     if isinstance(best, float) and best == best:

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["UNKNOWN_TEXT", "bar", "count", "mark_of", "marks", "ms", "percent", "plain", "rate", "signed_percent"]
+__all__ = [
+    "UNKNOWN_TEXT",
+    "bar",
+    "count",
+    "many",
+    "mark_of",
+    "marks",
+    "ms",
+    "percent",
+    "plain",
+    "rate",
+    "signed_percent",
+]
 
 UNKNOWN_TEXT: Final = "not recorded"
 
@@ -56,6 +68,11 @@ def ms(value: float | None) -> str:
 def count(value: int | None) -> str:
     """How many, or that it was not recorded."""
     return UNKNOWN_TEXT if value is None else f"{value:,}"
+
+
+def many(n: int, noun: str) -> str:
+    """How many of what, in the singular where it is one."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def rate(value: float | None) -> str:

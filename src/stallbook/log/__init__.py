@@ -42,7 +42,10 @@ open = open_run  # noqa: A001
 def _read(path: Path) -> Draft:
     where = str(path)
     try:
-        mode = path.stat().st_mode
+        try:
+            mode = path.stat().st_mode
+        except ValueError:
+            raise StallbookError("missing", "no path of a file", "check the path", repr(where)) from None
         if stat.S_ISDIR(mode):
             from stallbook.log.bundle import read_bundle
 
@@ -58,9 +61,9 @@ def _read(path: Path) -> Draft:
         raise StallbookError(
             "permission", "not allowed to read it", "ask its owner, or check its mode", where
         ) from None
-    except (OSError, ValueError) as error:
-        what = f"cannot be read ({getattr(error, 'strerror', None) or error})"
-        raise StallbookError("unreadable", what, "check the path and the disk", where.replace("\0", "?")) from None
+    except OSError as error:
+        what = f"cannot be read ({error.strerror or error})"
+        raise StallbookError("unreadable", what, "check the path and the disk", where) from None
 
 
 def _read_file(path: Path, head: bytes) -> Draft:

@@ -1,4 +1,4 @@
-"""Contradictions: what no engine can have done, named with its place. See also the docs on errors."""
+"""Contradictions: what no engine can have done, named with its place."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ import gzip
 import json
 import math
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from json.scanner import make_scanner
 from pathlib import Path
@@ -33,23 +34,22 @@ DERIVED_NOTES: Final = frozenset({"emissions_in_eviction", "endless_evictions", 
 """Notes on what is kept: every reader of the same tables counts them again."""
 
 _MAX_LINE: Final = 64 << 20
-_BATCH: Final = 65536
 
 
-class _TwiceError(ValueError):
-    """A key that stands twice in one object."""
+class _RefusedError(ValueError):
+    """JSON to Python's parser, but not to us."""
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        key = next(key for i, (key, _) in enumerate(pairs) if any(key == other for other, _ in pairs[:i]))
-        raise _TwiceError(f"the key {key!r} stands twice in one object")
+        key, _ = Counter(key for key, _ in pairs).most_common(1)[0]
+        raise _RefusedError(f"the key {key!r} stands twice in one object")
     return found
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")
+    raise _RefusedError(f"{constant} is not JSON")
 
 
 # The C scanner itself: on a short line, the checks around `json.loads` cost as much as the parsing.
@@ -64,8 +64,14 @@ def _parse(line: bytes) -> dict[str, Any]:
         found, end = _scan(source, 0)
     except StopIteration as stop:
         raise ValueError(f"not JSON from column {stop.value + 1} on") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON from column {error.colno} on: {error.msg.lower()}") from None
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    except ValueError as error:
+        if isinstance(error, _RefusedError):
+            raise
+        raise ValueError("a number of thousands of digits") from None  # the only other complaint of the scanner
     if end != len(source):
         raise ValueError("more than one value on the line")
     if type(found) is not dict:
@@ -102,12 +108,12 @@ def _line_error(draft: Draft, number: int, what: str, remedy: str, slug: str = "
     return StallbookError(slug, what, remedy, f"{draft.path}:{number}")
 
 
-def _object(draft: Draft, number: int, line: bytes) -> dict[str, Any] | None:
-    """The object on a line; None for a last line that was cut off."""
+def _object(draft: Draft, number: int, line: bytes, last: bool = True) -> dict[str, Any] | None:
+    """The object on a line; None for a last line (where it may be the last) that was cut off."""
     try:
         return _parse(line)
     except ValueError as error:
-        if number > 1 and not line.endswith(b"\n") and not isinstance(error, _TwiceError):
+        if last and not line.endswith(b"\n") and not isinstance(error, _RefusedError):
             draft.notes["torn_tail_bytes"] += len(line)
             return None
         what = str(error) if not isinstance(error, UnicodeDecodeError) else f"not UTF-8 at byte {error.start + 1}"
@@ -118,7 +124,7 @@ def _read(draft: Draft, lines: Iterator[tuple[int, bytes]]) -> None:
     number, line = next(lines, (0, b""))
     if not line:
         raise StallbookError("empty", "the file is empty", "a log begins with a header line", draft.path)
-    _header(draft, number, _object(draft, number, line.removeprefix(b"\xef\xbb\xbf")) or {})
+    _header(draft, number, _object(draft, number, line.removeprefix(b"\xef\xbb\xbf"), last=False) or {})
     batches = {event: Batch(draft, event, spec) for event, spec in EVENTS.items()}
     for number, line in lines:
         event = _object(draft, number, line)
@@ -127,10 +133,7 @@ def _read(draft: Draft, lines: Iterator[tuple[int, bytes]]) -> None:
         kind = event.get("e")
         batch = batches.get(kind) if type(kind) is str else None
         if batch is not None:
-            batch.rows.append(event)
-            batch.lines.append(number)
-            if len(batch.rows) >= _BATCH:
-                batch.flush()
+            batch.add(event, number, len(line))
         elif type(kind) is str:
             draft.notes["unknown_events"] += 1
         elif "stallbook" in event:
@@ -179,10 +182,11 @@ def _header(draft: Draft, number: int, header: dict[str, Any]) -> None:
             draft.notes[slug] += count
     if unknown := len(header.keys() - set(HEADER_FIELDS)):
         draft.notes["unknown_fields"] += unknown
-    try:
-        text(draft.engine)
-    except ValueError as error:
-        raise fail(f"engine: {error}") from None
+    for name in filter(None, (draft.engine, *draft.records, *draft.notes)):
+        try:
+            text(name)
+        except ValueError as error:
+            raise fail(str(error)) from None
 
 
 def _typed(header: dict[str, Any], name: str, kind: type, default: Any, fail: Any) -> Any:
@@ -190,11 +194,11 @@ def _typed(header: dict[str, Any], name: str, kind: type, default: Any, fail: An
     if value is None:
         return default
     if type(value) is not kind:
-        raise fail(f"{name} is not {'an' if kind is int else 'a'} {_KINDS[kind]}")
+        raise fail(f"{name} is not {_KINDS[kind]}")
     return value
 
 
-_KINDS: Final = {str: "string", list: "list", dict: "object", int: "integer"}
+_KINDS: Final = {str: "a string", list: "a list", dict: "an object", int: "an integer"}
 
 
 def _baseline(given: dict[str, Any], fail: Any) -> ExplicitBaseline | None:

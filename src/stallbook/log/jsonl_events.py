@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Final
+from operator import itemgetter
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -21,6 +22,8 @@ MODE: Final = {"swap": 0, "recompute": 1}
 BOUNDARY: Final = {"frontend": 0, "client": 1}
 
 _REQUIRED = "required"
+_FLUSH: Final = 1 << 20
+"""Bytes of lines after which a batch becomes columns: parsed objects take many times the room of columns."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,8 @@ def text(value: object) -> str:
     """A name that can be printed: a string without control or broken characters; else ValueError."""
     if type(value) is not str:
         raise ValueError(f"{value!r:.40} is not a string")
+    if not value:
+        raise ValueError("an empty string")
     if any(ord(char) < 32 or 127 <= ord(char) < 160 or 0xD800 <= ord(char) < 0xE000 for char in value):
         raise ValueError(f"{value!r:.40} holds control characters")
     return value
@@ -103,38 +108,60 @@ class Batch:
     spec: Event
     rows: list[dict[str, Any]] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
+    size: int = 0
+    fields: int = 0
+    """How many fields all rows together have, of those that every row has."""
+
+    def add(self, row: dict[str, Any], line: int, size: int) -> None:
+        """Takes one event, told on a line of so many bytes."""
+        self.rows.append(row)
+        self.lines.append(line)
+        self.size += size
+        if self.size >= _FLUSH:
+            self.flush()
 
     def flush(self) -> None:
         """Moves what waits into the draft."""
         if not self.rows:
             return
         lines = np.array(self.lines, dtype=np.int64)
+        self.fields = len(lines)  # the event's own name
         columns = {field.column: self._column(key, field) for key, field in self.spec.fields.items()}
-        self._count_unknown()
         if self.event == "emit":
             self._emit(columns, lines)
         else:
             if self.event == "step":
                 self._members(columns["id"], lines)
             self.draft.extend(self.spec.table, columns, lines)
-        self.rows, self.lines = [], []
+        self._count_unknown()
+        self.rows, self.lines, self.size = [], [], 0
 
     def _error(self, row: int, what: str, remedy: str = "see the interchange format") -> StallbookError:
         return StallbookError("field", f"{self.event}: {what}", remedy, f"{self.draft.path}:{self.lines[row]}")
 
     def _count_unknown(self) -> None:
+        if sum(map(len, self.rows)) == self.fields:
+            return  # every row holds exactly the fields that all rows hold, and those are known
         known = {"e", self.spec.many, *self.spec.fields} - {""}
         unknown = sum(len(row.keys() - known) for row in self.rows if not row.keys() <= known)
         if unknown:
             self.draft.notes["unknown_fields"] += unknown
 
+    def _values(self, key: str) -> list[Any]:
+        """A field of all rows, None where it is absent."""
+        try:
+            values = list(map(itemgetter(key), self.rows))
+        except KeyError:
+            return [row.get(key) for row in self.rows]
+        self.fields += len(values)
+        return values
+
     def _column(self, key: str, field: _Field) -> Ints:
-        values = [row.get(key) for row in self.rows]
+        values = self._values(key)
         absent = None if field.absent == _REQUIRED else field.absent
         if field.intern:
-            return self._interned(
-                key, values, absent, self.draft.request if field.intern == "request" else self.draft.name
-            )
+            intern = self.draft.request if field.intern == "request" else self.draft.name
+            return self._interned(key, values, absent, intern)
         if field.words is not None:
             return self._words(key, values, absent, field.words)
         kind = TABLES[self.spec.table][field.column].kind
@@ -144,15 +171,18 @@ class Batch:
         kinds = set(map(type, values))
         if not kinds <= ({int} if absent is None else {int, type(None)}):
             self._blame(key, values, absent, rows)
-        if count and any(value is not None and value < 0 for value in values):
-            row = next(i for i, value in enumerate(values) if value is not None and value < 0)
-            raise self._error(row if rows is None else rows[row], f"{key} = {values[row]!r:.40} is negative")
-        filled = values if type(None) not in kinds else [absent if value is None else value for value in values]
+        given = values if type(None) not in kinds else [0 if value is None else value for value in values]
         try:
-            return np.array(filled, dtype=np.int64)
+            column = np.array(given, dtype=np.int64)
         except OverflowError:
-            row = next(i for i, value in enumerate(filled) if not -(2**63) <= value < 2**63)
+            row = next(i for i, value in enumerate(given) if not -(2**63) <= value < 2**63)
             raise self._error(row if rows is None else rows[row], f"{key} is out of range") from None
+        if count and len(column) and column.min() < 0:
+            row = int(np.argmax(column < 0))
+            raise self._error(row if rows is None else rows[row], f"{key} = {column[row]} is negative")
+        if given is not values:
+            column[[value is None for value in values]] = cast(int, absent)
+        return column
 
     def _blame(self, key: str, values: list[Any], absent: object, rows: Ints | None) -> None:
         for i, value in enumerate(values):
@@ -164,32 +194,42 @@ class Batch:
     def _words(self, key: str, values: list[Any], absent: object, words: Mapping[str, int]) -> Ints:
         known: dict[Any, Any] = dict(words) if absent is None else {None: absent, **words}
         try:
-            return np.array([known[value] for value in values], dtype=np.int64)
+            return np.array(list(map(known.__getitem__, values)), dtype=np.int64)
         except (KeyError, TypeError):
             row = next(i for i, value in enumerate(values) if not _in(value, known))
             what = f"{key} is missing" if values[row] is None else f"{key} = {values[row]!r:.40} is unknown"
             raise self._error(row, what, f"write one of {', '.join(words)}") from None
 
-    def _interned(self, key: str, values: list[Any], absent: object, intern: Callable[[str], int]) -> Ints:
+    def _interned(
+        self, key: str, values: list[Any], absent: object, intern: Callable[[str], int], rows: Ints | None = None
+    ) -> Ints:
         seen: dict[Any, int] = {}
         if absent is not None:
-            seen[None] = absent if isinstance(absent, int) else (intern(str(absent)) if None in values else 0)
-        found = []
-        for row, value in enumerate(values):
+            seen[None] = absent if isinstance(absent, int) else -1
+        try:
+            for value in dict.fromkeys(values):
+                if value not in seen:
+                    seen[value] = intern(text(value))
+                elif seen[value] < 0 and isinstance(absent, str):
+                    seen[value] = intern(absent)
+        except (ValueError, TypeError):
+            self._blame_text(key, values, seen, rows)
+        return np.array(list(map(seen.__getitem__, values)), dtype=np.int64)
+
+    def _blame_text(self, key: str, values: list[Any], seen: Mapping[Any, int], rows: Ints | None) -> None:
+        for i, value in enumerate(values):
             try:
-                index = seen.get(value)
-                if index is None:
-                    index = seen[value] = intern(text(value))
-            except (ValueError, TypeError) as error:
+                if not (value is None and None in seen):
+                    text(value)
+            except ValueError as error:
                 what = f"{key} is missing" if value is None else f"{key}: {error}"
+                row = i if rows is None else int(rows[i])
                 raise self._error(row, what, "write a short, printable string") from None
-            found.append(index)
-        return np.array(found, dtype=np.int64)
 
     def _many(self, kind: type, what: str) -> tuple[list[Any], Ints]:
         """The rows that have the field of many, and the field's values."""
         key = self.spec.many
-        values = [row.get(key) for row in self.rows]
+        values = self._values(key)
         for row, value in enumerate(values):
             if type(value) is not kind and not (value is None and kind is list):
                 raise self._error(row, f"{key} is missing" if value is None else f"{key} is not {what}")
@@ -206,7 +246,7 @@ class Batch:
             {
                 "step": columns["step"][rows],
                 "t": columns["t"][rows],
-                "request": self._requests(list(chain.from_iterable(tokens)), rows),
+                "request": self._interned("tokens", list(chain.from_iterable(tokens)), None, self.draft.request, rows),
                 "tokens": self._ints("tokens", list(chain.from_iterable(t.values() for t in tokens)), None, True, rows),
             },
             lines[rows],
@@ -214,23 +254,10 @@ class Batch:
 
     def _members(self, ids: Ints, lines: Ints) -> None:
         members, here = self._many(list, "a list of requests")
-        rows = here[np.repeat(np.arange(len(here)), [len(given) for given in members])]
-        requests = self._requests(list(chain.from_iterable(members)), rows)
+        rows = here[np.repeat(np.arange(len(here)), np.array([len(given) for given in members], dtype=np.int64))]
+        requests = self._interned("members", list(chain.from_iterable(members)), None, self.draft.request, rows)
         self.draft.extend("members_known", {"step": ids[here]}, lines[here])
         self.draft.extend("members", {"step": ids[rows], "request": requests}, lines[rows])
-
-    def _requests(self, values: list[Any], rows: Ints) -> Ints:
-        seen: dict[Any, int] = {}
-        found = []
-        for i, value in enumerate(values):
-            try:
-                index = seen.get(value)
-                if index is None:
-                    index = seen[value] = self.draft.request(text(value))
-            except (ValueError, TypeError) as error:
-                raise self._error(int(rows[i]), f"{self.spec.many}: {error}", "write request ids as strings") from None
-            found.append(index)
-        return np.array(found, dtype=np.int64)
 
 
 def _in(value: object, known: dict[Any, Any]) -> bool:

@@ -32,15 +32,10 @@ _BLOCK: Final = 8192
 def write_jsonl(run: Run, path: str | os.PathLike[str], force: bool = False) -> None:
     """Writes `run` to `path`, whole or not at all, for its owner's eyes; gzipped if the name ends in .gz."""
     with atomic(Path(path), force) as file:
-        target = gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) if str(path).endswith(".gz") else None
-        with io.TextIOWrapper(cast(BinaryIO, target or file), encoding="utf-8", newline="\n") as text:
-            try:
-                text.writelines(json_lines(run))
-            finally:
-                text.flush()
-                text.detach()
-        if target is not None:
-            target.close()
+        zipped = str(path).endswith(".gz")
+        target = gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) if zipped else file
+        with io.TextIOWrapper(cast(BinaryIO, target), encoding="utf-8", newline="\n") as text:
+            text.writelines(json_lines(run))
 
 
 @contextmanager

@@ -97,3 +97,14 @@ def test_many_long_pauses_are_cut_short() -> None:
     t = ints(*range(20)) * 1_000 * MS
     pauses = Pauses(t, t + (1 + ints(*range(20))) * MS, ints(*[2] * 20), ints(*[0] * 20))
     assert "and 11 shorter" in dumps([build(partition(BASELINE_RUN, a_run(pauses=pauses)))])
+
+
+def test_figures_side_by_side_are_never_cut() -> None:
+    run = a_run(path="a-very-long-name-of-a-run-with-its-seed__s1.stall")
+    rows = Rows(
+        [(12_345, 990, {}), (1_234_567.8, 10, {"other:a-long-name-here": 1e6})],
+        causes=(*POST, "other:a-long-name-here"),
+    )
+    text = dumps([build(partition(rows, run))] * 2, brief=True)
+    assert "…" not in text
+    assert text.count("1,234,568") == 2

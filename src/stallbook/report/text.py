@@ -24,6 +24,7 @@ WIDTH = 80
 BAR_WIDTH = 10
 HISTOGRAM_WIDTH = 36
 SETTINGS_LENGTH = 300
+OWNER_WIDTH = 16
 WIDEST = 110
 """Wider lines than this are hard to read, however wide the terminal."""
 
@@ -242,14 +243,21 @@ def _short_value(value: object) -> bool:
 
 def comparison(reports: Sequence[RunReport]) -> RenderableType:
     """Many runs side by side, a line a run. Runs are not merged: each is a sample of its own."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
-    table.add_column("run", overflow="ellipsis", no_wrap=True, ratio=1)
-    for name in ("p50", "p99", "p99.9", "max", "TTFT p50", "tok/s"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("tail time", no_wrap=True)
+    names = ("p50", "p99", "p99.9", "max", "TTFT p50", "tok/s", "tail time")
+    rows = []
     for r in reports:
-        cells = [words.ms(v) for v in (r.itl.p50, r.itl.p99, r.itl.p999, r.itl.max, r.ttft.p50)]
-        table.add_row(Text(_short(r.path)), *cells, words.rate(r.counters.tokens_per_s), Text(_owners(r)))
+        times = [words.ms(v) for v in (r.itl.p50, r.itl.p99, r.itl.p999, r.itl.max, r.ttft.p50)]
+        rows.append((_short(r.path), *times, words.rate(r.counters.tokens_per_s), _owners(r)))
+    # Figures are never cut: what is left of the line is for the name, which folds.
+    widths = [max(len(name), *(len(row[i]) for row in rows)) for i, name in enumerate(names, 1)]
+    figures = sum(widths[:-1]) + min(widths[-1], OWNER_WIDTH) + 2 * len(widths)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
+    table.add_column("run", overflow="fold", max_width=max(8, WIDTH - figures))
+    for name in names[:-1]:
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column(names[-1], overflow="fold", max_width=OWNER_WIDTH)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
     moved = [_short(r.path) for r in reports if r.speed and r.speed.held_still is False]
     warning = [Text(f"The machine did not hold still during {', '.join(moved)}.")] if moved else []
     return Group(Text(f"{words.many(len(reports), 'run')}; times in ms", style="bold"), table, *warning)

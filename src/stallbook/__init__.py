@@ -3,6 +3,7 @@
     import stallbook as sb
     run = sb.open("x.stall")
     p = sb.partition(run)
+    print(sb.report(run))
 
 The names are loaded when they are first used: an engine that imports `stallbook.record` loads nothing else.
 """
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
     from stallbook.log import open, write  # noqa: A004
     from stallbook.partition import partition
     from stallbook.record import NullRecorder, Recorder
+    from stallbook.report import report
 
-__all__ = ["NullRecorder", "Recorder", "open", "partition", "write"]
+__all__ = ["NullRecorder", "Recorder", "open", "partition", "report", "write"]
 
 __version__ = "0.1.0"
 
@@ -28,6 +30,7 @@ _HOME: Final = {
     "Recorder": "stallbook.record",
     "open": "stallbook.log",
     "partition": "stallbook.partition",
+    "report": "stallbook.report",
     "write": "stallbook.log",
 }
 
@@ -41,7 +44,7 @@ def __getattr__(name: str) -> Any:
 
 
 class _Package(ModuleType):
-    """Keeps `stallbook.partition` the function, where importing the module of that name would bind the module."""
+    """Keeps `partition` and `report` the functions, where importing the modules of these names would bind those."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if not (name in _HOME and isinstance(value, ModuleType)):

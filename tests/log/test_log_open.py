@@ -102,7 +102,11 @@ def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
 def test_the_package_keeps_its_names() -> None:
     import stallbook.partition  # binds no module over the function
 
+    import stallbook.report
+
     assert callable(stallbook.partition)
+    assert callable(stallbook.report)
+    assert set(stallbook.__all__) <= {name for name in stallbook.__all__ if getattr(stallbook, name)}
     assert np.array_equal(stallbook.open(SCENARIOS[0]).steps.id, stallbook.log.open(SCENARIOS[0]).steps.id)
     with pytest.raises(AttributeError, match="nothing_of_that_name"):
         _ = stallbook.nothing_of_that_name

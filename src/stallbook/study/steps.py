@@ -97,7 +97,7 @@ def targets_table(rungs: Sequence[Rung], runs: Sequence[Outcome]) -> Table:
         shares = [ranged(before, percent), ranged(after, percent)]
         rows.append((rung.name, [Cell(rung.cause), *shares, Cell(_gone(before, after))]))
     title = "The targeted cause's share of the tail: median [min-max]"
-    note = f"nearly zero: a median of at most {NEARLY_ZERO:.0%}."
+    note = f"nearly zero: a median of at most {NEARLY_ZERO:.0%}; was already: so was the rung before."
     columns = ("cause", "rung before", "this rung", "")
     return Table("targets", title, "rung", columns, rows, (note,), frozenset({0, 3}))
 
@@ -107,7 +107,7 @@ def _gone(before: Spread | None, after: Spread | None) -> str:
         return "-"
     if after.median > NEARLY_ZERO:
         return "remains"
-    return "nearly zero" + (", as before" if before is not None and before.median <= NEARLY_ZERO else "")
+    return "was already" if before is not None and before.median <= NEARLY_ZERO else "nearly zero"
 
 
 def _share(runs: Sequence[Outcome], rung: Rung, cause: str) -> Spread | None:

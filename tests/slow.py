@@ -82,7 +82,7 @@ class Slow:
         self.segments = known
         self.stamps = [emit.t for emit in log.emits]
         self.cuts = sorted(log.stamps)
-        self.windows = list(pairwise(self.cuts))
+        self.windows: list[tuple[int, int]] = list(pairwise(self.cuts))
         self.base = [self.engine_at(t) for t, _ in self.windows]
         self.nets = self.all_nets()
         self.os = {s: 0 if self.post else self.run_delay(s) for s in self.segments}
@@ -154,7 +154,8 @@ class Slow:
         return nets
 
     def length(self, w: int) -> int:
-        return self.windows[w][1] - self.windows[w][0]
+        t0, t1 = self.windows[w]
+        return t1 - t0
 
     def net(self, s: Segment) -> int:
         return sum(self.length(w) for w in self.nets[s])

@@ -109,14 +109,19 @@ class Log:
     def all_evictions(self) -> dict[str, list[tuple[int, int]]]:
         """Told twice counts once; at one instant what is open closes first; what never ends stays open."""
         out: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        told: dict[tuple[int, str], list[str]] = defaultdict(list)
+        for row in self.of["evict"] + self.of["readmit"]:
+            told[row["t"], row["request"]].append(row["e"])
         opened: dict[str, int] = {}
-        events = self.of["evict"] + self.of["readmit"]
-        for row in sorted(events, key=lambda row: (row["t"], row["e"] == "evict")):
-            request = row["request"]
-            if row["e"] == "evict":
-                opened.setdefault(request, row["t"])
-            elif request in opened:
-                out[request].append((opened.pop(request), row["t"]))
+        for (t, request), events in sorted(told.items()):
+            ends = events.count("readmit")
+            if ends and request in opened:
+                out[request].append((opened.pop(request), t))
+                ends -= 1
+            if "evict" in events:
+                opened.setdefault(request, t)
+            if ends and request in opened:  # it opened and ended at this instant
+                out[request].append((opened.pop(request), t))
         for request, t in opened.items():
             out[request].append((t, NEVER))
         return out

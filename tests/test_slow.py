@@ -6,8 +6,9 @@ import json
 import random
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import pytest
 
 import plain_post
@@ -16,9 +17,11 @@ from cases.build import Case, Gap
 from randomlog import KINDS, random_log
 from slow import SlowGap, partition
 from slow_edges import deliveries, first_tokens
+from slow_log import Log
 
 SCENARIOS = sorted((Path(__file__).parent / "data" / "scenarios").glob("*.jsonl"))
-RULES = ("full", "post")
+Rules = Literal["full", "post"]
+RULES: tuple[Rules, ...] = ("full", "post")
 Key = tuple[str, int, int]
 
 
@@ -89,10 +92,25 @@ def test_random_logs_reconcile(kind: str) -> None:
             assert sum(wait.parts.values()) == wait.t1 - wait.t0
 
 
+def test_the_plain_post_on_the_posts_own_log() -> None:
+    """Every part of every gap, and the shares of the tail, as the post's own code printed them."""
+    path = Path(__file__).parent / "data" / "golden" / "baseline__s1.npz"
+    z = np.load(path, allow_pickle=False)
+    rows = np.load(path.with_suffix(".parts.npz"), allow_pickle=False)["rows"]
+    want = json.loads(path.with_suffix(".expected.json").read_text())
+    gaps = plain_post.plain_gaps(*(z[k].tolist() for k in ("steps", "segs", "gcs", "emissions", "evictions")))
+    parts = np.array([[g["parts"][label] for label in plain_post.LABELS] for g in gaps])
+    assert [(g["request"], g["step"]) for g in gaps] == [(int(r), int(s)) for r, s in rows[:, :2]]
+    assert np.abs(parts - rows[:, 4:]).max() < 1e-6
+    length = np.array([g["gap_ms"] for g in gaps])
+    tail = length >= np.percentile(length, 99)
+    for share, chosen in ((want["tail_share"], tail), (want["all_share"], tail | True)):
+        got = parts[chosen].sum(axis=0) / length[chosen].sum()
+        assert dict(zip(plain_post.LABELS, got, strict=True)) == pytest.approx(share, abs=1e-9)
+
+
 def test_slow_agrees_with_the_plain_post() -> None:
     """Two transcripts of the post, one in integers and one in floats, on logs that both can read."""
-    from slow_log import Log
-
     for seed in range(60):
         events = without_nesting(random_log(random.Random(f"plain {seed}"), "post"))
         baseline = {"fixed_ns": 5, "row_ns": 1, "kv_token_ns": 0}
@@ -119,7 +137,7 @@ def without_nesting(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return out
 
 
-def arrays(log: Any) -> dict[str, Any]:
+def arrays(log: Log) -> dict[str, Any]:
     """A log in the post's arrays, a nanosecond taken for a millisecond, so that small logs keep their digits."""
     ns = 1e-3
     ids = {step: i for i, step in enumerate(log.steps)}

@@ -29,6 +29,12 @@ CASES = [
         [gap("a", 0, 40, "preempt", preempt=20, fwd=10, residual=10)],
     ),
     case(
+        "evicted-for-no-time",
+        "Evicted and readmitted at 5: with nothing open to close first it is a window of no length, not one for good.",
+        [start(), step(1, 0, 10, dec(0, 10), emit=10), step(2, 10, 20, dec(10, 20), emit=20), evict("a", 5, 5)],
+        [gap("a", 0, 10, "clean", fwd=10), gap("a", 10, 20, "clean", fwd=10)],
+    ),
+    case(
         "eviction-never-ends",
         "Evicted at 5 for good, though it emits twice more: all of the gap after 5, and all of the next.",
         [

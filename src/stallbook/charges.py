@@ -16,7 +16,7 @@ from stallbook import baseline as base
 from stallbook.baseline import BaselineFit
 from stallbook.causes import OTHER
 from stallbook.intervals import mul_div
-from stallbook.run import CAPTURED, EAGER, ExplicitBaseline, Ints, Run
+from stallbook.run import CAPTURED, EAGER, NO_GRAPH, ExplicitBaseline, Ints, Run
 from stallbook.timeline import DECODE, POST_SEGMENTS, Timeline
 
 __all__ = ["SPLIT", "Charges", "charge", "segment_cause"]
@@ -101,7 +101,9 @@ def _kv_tokens(run: Run) -> Ints:
 
 
 def _padded(run: Run) -> Ints:
-    return np.where(run.steps.padded >= 0, run.steps.padded, run.steps.decode_tokens)
+    """P: the padded size where one is given; a step without a captured path ran at its own."""
+    given = (run.steps.padded >= 0) & (run.steps.graph != NO_GRAPH)
+    return np.where(given, run.steps.padded, run.steps.decode_tokens)
 
 
 def _mixed(run: Run) -> Bools:
@@ -151,10 +153,9 @@ def _split_full(run: Run, m: Ints, kv: Ints, fit: BaselineFit) -> Ints:
     mixed = _mixed(run)
     eager = (st.graph == EAGER) & ~mixed & has
     plain = (st.graph != EAGER) & ~mixed & has
-    padless = np.where(st.graph == CAPTURED, b_n, b_p)  # `none` runs at its own size: nothing is padded
     slow = plain & (m >= 2 * b_p)
     quick = plain & ~slow
-    over = b_p - padless
+    over = b_p - b_n
     split = np.zeros((len(SPLIT), len(m)), np.int64)
     split[0] = np.where(eager, m - np.minimum(b_n, m), 0)
     split[1] = np.where(slow, m - b_p, 0)

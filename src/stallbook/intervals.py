@@ -11,7 +11,7 @@ import numpy as np
 
 from stallbook.run import Ints
 
-__all__ = ["mul_div", "overlapping", "resolve", "spans", "subtract", "union"]
+__all__ = ["bisect", "expand", "mul_div", "overlapping", "resolve", "spans", "subtract", "union"]
 
 
 def mul_div(a: Ints, b: Ints, c: Ints) -> Ints:
@@ -115,3 +115,19 @@ def _sweep(t0: Ints, t1: Ints, priority: Sequence[Any], rows: list[int]) -> list
         else:
             out.append((a, b, owner))
     return out
+
+
+def bisect(values: Ints, lo: Ints, hi: Ints, target: Ints) -> Ints:
+    """For each row the first index in [lo, hi) whose value reaches the target; values ascend within the range."""
+    while (open_ := lo < hi).any():
+        mid = (lo + hi) >> 1
+        less = open_ & (values[np.minimum(mid, len(values) - 1)] < target)
+        lo, hi = np.where(less, mid + 1, lo), np.where(open_ & ~less, mid, hi)
+    return lo
+
+
+def expand(first: Ints, count: Ints) -> tuple[Ints, Ints]:
+    """Ranges [first, first + count) as one list, and the row that each item came from."""
+    row = np.repeat(np.arange(len(first)), count)
+    nth = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+    return first[row] + nth, row

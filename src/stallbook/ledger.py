@@ -56,6 +56,10 @@ class Ledger:
             out[-1, inside] += part
         return out
 
+    def index(self, cause: str) -> int:
+        """The column of a cause."""
+        return self.causes.index(cause) if cause in self.causes else -1
+
     def _walk(self, t: Ints) -> Ints:
         """`at` in compiled code: one pass over the pieces."""
         tl, c, order = self.timeline, self.charges, np.argsort(t, kind="stable")

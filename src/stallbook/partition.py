@@ -17,13 +17,14 @@ import numpy as np
 
 from stallbook import fast
 from stallbook.abilities import abilities
-from stallbook.away import Away, Skipped, away_windows, cut_gaps, skipped_steps
+from stallbook.away import away_windows, touched_gaps
 from stallbook.baseline import BaselineFit
 from stallbook.causes import EXPLAINED_BY_WORK, ORDER, OTHER, POST, ordered
 from stallbook.charges import Charges, charge, segment_cause
 from stallbook.gaps import Gaps, Rhythm, find_gaps, find_rhythm
 from stallbook.ledger import Ledger
 from stallbook.run import ExplicitBaseline, Ints, Run
+from stallbook.spans import Charged, Spans, charge_spans
 from stallbook.timeline import DECODE, Timeline, build_timeline
 
 __all__ = ["Partition", "Reconcile", "Rules", "partition"]
@@ -102,24 +103,27 @@ def partition(run: Run, rules: Rules = "full", baseline: ExplicitBaseline | None
     timeline = build_timeline(run, rules)
     charges = charge(run, timeline, rules, baseline or run.baseline)
     ledger = Ledger(run, timeline, charges, _columns(run, rules))
-    away = cut_gaps(run, rhythm, away_windows(run, rules, ledger.causes))
-    skipped = skipped_steps(run, rhythm, away, rules)
-    own = np.union1d(rhythm.skipping, away.gap)
-    rows, context, row_gap = _charge_rows(run, rhythm, ledger, own, away, skipped)
+    windows = away_windows(run, rules, ledger.causes)
+    own = np.union1d(rhythm.skipping, touched_gaps(run, rhythm, windows))
+    spans = _own_spans(run, rhythm, own)
+    charged = charge_spans(run, rhythm, ledger, windows, spans, rules)
+    rows, context = _all_rows(rhythm, ledger, charged)
+    row_gap = np.concatenate([np.diff(rhythm.emit, prepend=rhythm.emit[:1]), spans.t1 - spans.t0])
     weight = _weights(run, rhythm, own)
     keep = _occurring(ledger.causes, rows, context, weight)
     causes, rows, context = tuple(np.array(ledger.causes)[keep].tolist()), rows[keep], context[keep]
-    reconcile, primary = _reconcile(rows, row_gap, weight, skipped), _primary(causes, rows, row_gap)
+    reconcile, primary = _reconcile(rows, row_gap, weight, charged.unexplained), _primary(causes, rows, row_gap)
     return Partition(
         run, rules, causes, rhythm, own, np.ascontiguousarray(rows.T), np.ascontiguousarray(context.T), row_gap,
         weight, primary, reconcile, charges.baseline, abilities(run, rules, charges), _notes(run, timeline, charges),
     )  # fmt: skip
 
 
-def _reconcile(rows: Ints, gap: Ints, weight: Ints, skipped: Skipped) -> Reconcile:
+def _reconcile(rows: Ints, gap: Ints, weight: Ints, unexplained: Ints) -> Reconcile:
     seen = weight > 0
     error = int(np.abs(rows.sum(axis=0) - gap)[seen].max(initial=0))
-    return Reconcile(error, int(((rows.min(axis=0) < 0) & seen).sum()), skipped.unexplained, skipped.gaps)
+    negative = int(((rows.min(axis=0) < 0) & seen).sum())
+    return Reconcile(error, negative, int(unexplained.sum()), int((unexplained > 0).sum()))
 
 
 def _weights(run: Run, rhythm: Rhythm, own: Ints) -> Ints:
@@ -139,48 +143,21 @@ def _columns(run: Run, rules: Rules) -> tuple[str, ...]:
     return ordered([*ORDER[: ORDER.index("frontend")], *segments, *holds])
 
 
-def _charge_rows(
-    run: Run, rhythm: Rhythm, ledger: Ledger, own: Ints, away: Away, skipped: Skipped
-) -> tuple[Ints, Ints, Ints]:
-    """Rows, their context (both one column a row) and their gap lengths.
-
-    The first rows are the intervals of the emitting steps, shared by all that emitted at both of their ends; then
-    comes a row for each gap of its own: one that skips steps, or whose request was away.
-    """
-    n, emit = len(rhythm.emit), rhythm.emit
-    upto = ledger.at(emit)
-    at = np.arange(n)
-    frm = np.concatenate([np.maximum(at - 1, 0), rhythm.ordinal[run.emissions.step[own - 1]]])
-    to = np.concatenate([at, rhythm.ordinal[run.emissions.step[own]]])
-    rows = np.take(upto, to, axis=1) - np.take(upto, frm, axis=1)
-    context = np.zeros_like(rows[:-1])
-    residual = ledger.causes.index("residual")
-    row, span = n + np.searchsorted(own, away.gap), away.t1 - away.t0
-    _take_out(rows, context, residual, row, ledger.at(away.t1) - ledger.at(away.t0), span)
-    _charge(rows, away.cause, row, span)
-    if len(skipped.gap):
-        a, b = skipped.step - 1, skipped.step
-        row, span = n + np.searchsorted(own, skipped.gap), emit[b] - emit[a]
-        _take_out(rows, context, residual, row, upto[:, b] - upto[:, a], span)
-        _charge(rows, np.full(len(row), ledger.causes.index("unscheduled")), row, span)
-    length = emit[to] - emit[frm]
-    rows[residual] = length - rows[-1]
-    return rows[:-1], context, length
+def _own_spans(run: Run, rhythm: Rhythm, own: Ints) -> Spans:
+    """The gaps that are not simply an interval, as spans of their request's time."""
+    e = run.emissions
+    frm, to = rhythm.ordinal[e.step[own - 1]], rhythm.ordinal[e.step[own]]
+    return Spans(e.request[own], rhythm.emit[frm], rhythm.emit[to], frm + 1, to)
 
 
-def _charge(rows: Ints, cause: Ints, row: Ints, span: Ints) -> None:
-    """Add `span` ns to a cause of a row, and to the last row: what is charged at all."""
-    np.add.at(rows.reshape(-1), cause * rows.shape[1] + row, span)
-    np.add.at(rows[-1], row, span)
-
-
-def _take_out(rows: Ints, context: Ints, residual: int, row: Ints, charged: Ints, span: Ints) -> None:
-    """Move what the engine did in a window out of the gap's parts and into its context."""
-    for k in range(len(rows)):
-        np.subtract.at(rows[k], row, charged[k])
-    for k in range(len(context)):
-        np.add.at(context[k], row, charged[k])
-    np.add.at(context[residual], row, span - charged[-1])
+def _all_rows(rhythm: Rhythm, ledger: Ledger, own: Charged) -> tuple[Ints, Ints]:
+    """Parts and context, a column a row: the intervals, shared by all that emitted at both ends, then the own gaps."""
+    upto = ledger.at(rhythm.emit)
+    shared = np.diff(upto, axis=1, prepend=upto[:, :1])
+    residual = ledger.index("residual")
+    shared[residual] = np.diff(rhythm.emit, prepend=rhythm.emit[:1]) - shared[-1]
+    rows = np.concatenate([shared[:-1], own.parts], axis=1)
+    return rows, np.concatenate([np.zeros_like(shared[:-1]), own.context], axis=1)
 
 
 def _occurring(causes: tuple[str, ...], rows: Ints, context: Ints, weight: Ints) -> list[bool]:

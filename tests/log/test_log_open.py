@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from logfiles import GOLDEN, SCENARIOS, emit, refused, save, step
+from logfiles import GOLDEN, SCENARIOS, difference, emit, refused, save, step
 
 import stallbook
 import stallbook.log
@@ -85,6 +85,13 @@ def test_gzip_is_read_whatever_its_name(tmp_path: Path) -> None:
     assert refused(path).slug == "truncated"
 
 
+@pytest.mark.parametrize("path", SCENARIOS[:6], ids=lambda path: path.name)
+def test_the_size_of_a_batch_does_not_matter(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = stallbook.open(path)
+    monkeypatch.setattr("stallbook.log.jsonl_events._FLUSH", 150)
+    assert not difference(whole, stallbook.open(path))
+
+
 def test_windows_line_ends_blank_lines_and_a_bom_are_read(tmp_path: Path) -> None:
     path = save(tmp_path / "run.jsonl", step(0, 0, 9), "", emit(0, 5))
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
@@ -101,7 +108,6 @@ def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_the_package_keeps_its_names() -> None:
     import stallbook.partition  # binds no module over the function
-
     import stallbook.report
 
     assert callable(stallbook.partition)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from operator import itemgetter
 from typing import Any, Final, cast
 
 import numpy as np
@@ -101,64 +100,65 @@ def text(value: object) -> str:
 
 @dataclass
 class Batch:
-    """Parsed events of one kind, waiting to become columns together."""
+    """Parsed events of one kind, waiting to become columns together: those that have the same fields side by side."""
 
     draft: Draft
     event: str
     spec: Event
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    lines: list[int] = field(default_factory=list)
     size: int = 0
-    fields: int = 0
-    """How many fields all rows together have, of those that every row has."""
+    groups: dict[tuple[str, ...], tuple[list[tuple[Any, ...]], list[int]]] = field(default_factory=dict)
 
     def add(self, row: dict[str, Any], line: int, size: int) -> None:
         """Takes one event, told on a line of so many bytes."""
-        self.rows.append(row)
-        self.lines.append(line)
+        layout = tuple(row)
+        group = self.groups.get(layout)
+        if group is None:
+            group = self.groups[layout] = ([], [])
+        group[0].append(tuple(row.values()))
+        group[1].append(line)
         self.size += size
         if self.size >= _FLUSH:
             self.flush()
 
     def flush(self) -> None:
         """Moves what waits into the draft."""
-        if not self.rows:
-            return
-        lines = np.array(self.lines, dtype=np.int64)
-        self.fields = len(lines)  # the event's own name
+        for layout, (rows, lines) in self.groups.items():
+            given = dict(zip(layout, zip(*rows, strict=True), strict=True))
+            _Group(self.draft, self.event, self.spec, given, lines).move()
+            unknown = given.keys() - {"e", self.spec.many, *self.spec.fields}
+            if unknown:
+                self.draft.notes["unknown_fields"] += len(unknown) * len(lines)
+        self.groups, self.size = {}, 0
+
+
+@dataclass
+class _Group:
+    """Events of one kind with the same fields: `given` holds each field of all of them."""
+
+    draft: Draft
+    event: str
+    spec: Event
+    given: Mapping[str, Sequence[Any]]
+    lines: list[int]
+
+    def move(self) -> None:
+        """Adds them to the draft; the first wrong field raises `StallbookError`."""
         columns = {field.column: self._column(key, field) for key, field in self.spec.fields.items()}
         if self.event == "emit":
-            self._emit(columns, lines)
-        else:
-            if self.event == "step":
-                self._members(columns["id"], lines)
-            self.draft.extend(self.spec.table, columns, lines)
-        self._count_unknown()
-        self.rows, self.lines, self.size = [], [], 0
+            self._emit(columns)
+            return
+        if self.event == "step":
+            self._members(columns["id"])
+        self.draft.extend(self.spec.table, columns, self.lines)
 
     def _error(self, row: int, what: str, remedy: str = "see the interchange format") -> StallbookError:
         return StallbookError("field", f"{self.event}: {what}", remedy, f"{self.draft.path}:{self.lines[row]}")
 
-    def _count_unknown(self) -> None:
-        if sum(map(len, self.rows)) == self.fields:
-            return  # every row holds exactly the fields that all rows hold, and those are known
-        known = {"e", self.spec.many, *self.spec.fields} - {""}
-        unknown = sum(len(row.keys() - known) for row in self.rows if not row.keys() <= known)
-        if unknown:
-            self.draft.notes["unknown_fields"] += unknown
-
-    def _values(self, key: str) -> list[Any]:
-        """A field of all rows, None where it is absent."""
-        try:
-            values = list(map(itemgetter(key), self.rows))
-        except KeyError:
-            return [row.get(key) for row in self.rows]
-        self.fields += len(values)
-        return values
-
     def _column(self, key: str, field: _Field) -> Ints:
-        values = self._values(key)
+        values = self.given.get(key)
         absent = None if field.absent == _REQUIRED else field.absent
+        if values is None:
+            values = (None,) * len(self.lines)
         if field.intern:
             intern = self.draft.request if field.intern == "request" else self.draft.name
             return self._interned(key, values, absent, intern)
@@ -167,7 +167,7 @@ class Batch:
         kind = TABLES[self.spec.table][field.column].kind
         return self._ints(key, values, absent, "count" in kind)
 
-    def _ints(self, key: str, values: list[Any], absent: object, count: bool, rows: Ints | None = None) -> Ints:
+    def _ints(self, key: str, values: Sequence[Any], absent: object, count: bool, rows: Ints | None = None) -> Ints:
         kinds = set(map(type, values))
         if not kinds <= ({int} if absent is None else {int, type(None)}):
             self._blame(key, values, absent, rows)
@@ -184,14 +184,14 @@ class Batch:
             column[[value is None for value in values]] = cast(int, absent)
         return column
 
-    def _blame(self, key: str, values: list[Any], absent: object, rows: Ints | None) -> None:
+    def _blame(self, key: str, values: Sequence[Any], absent: object, rows: Ints | None) -> None:
         for i, value in enumerate(values):
             if type(value) is not int and not (value is None and absent is not None):
                 row = i if rows is None else int(rows[i])
                 what = f"{key} is missing" if value is None else f"{key} = {value!r:.40} is not an integer"
                 raise self._error(row, what, "times and counts are whole numbers")
 
-    def _words(self, key: str, values: list[Any], absent: object, words: Mapping[str, int]) -> Ints:
+    def _words(self, key: str, values: Sequence[Any], absent: object, words: Mapping[str, int]) -> Ints:
         known: dict[Any, Any] = dict(words) if absent is None else {None: absent, **words}
         try:
             return np.array(list(map(known.__getitem__, values)), dtype=np.int64)
@@ -201,25 +201,23 @@ class Batch:
             raise self._error(row, what, f"write one of {', '.join(words)}") from None
 
     def _interned(
-        self, key: str, values: list[Any], absent: object, intern: Callable[[str], int], rows: Ints | None = None
+        self, key: str, values: Sequence[Any], absent: object, intern: Callable[[str], int], rows: Ints | None = None
     ) -> Ints:
         seen: dict[Any, int] = {}
-        if absent is not None:
-            seen[None] = absent if isinstance(absent, int) else -1
         try:
             for value in dict.fromkeys(values):
-                if value not in seen:
+                if value is None and absent is not None:
+                    seen[value] = absent if isinstance(absent, int) else intern(str(absent))
+                else:
                     seen[value] = intern(text(value))
-                elif seen[value] < 0 and isinstance(absent, str):
-                    seen[value] = intern(absent)
         except (ValueError, TypeError):
-            self._blame_text(key, values, seen, rows)
+            self._blame_text(key, values, absent, rows)
         return np.array(list(map(seen.__getitem__, values)), dtype=np.int64)
 
-    def _blame_text(self, key: str, values: list[Any], seen: Mapping[Any, int], rows: Ints | None) -> None:
+    def _blame_text(self, key: str, values: Sequence[Any], absent: object, rows: Ints | None) -> None:
         for i, value in enumerate(values):
             try:
-                if not (value is None and None in seen):
+                if not (value is None and absent is not None):
                     text(value)
             except ValueError as error:
                 what = f"{key} is missing" if value is None else f"{key}: {error}"
@@ -227,35 +225,38 @@ class Batch:
                 raise self._error(row, what, "write a short, printable string") from None
 
     def _many(self, kind: type, what: str) -> tuple[list[Any], Ints]:
-        """The rows that have the field of many, and the field's values."""
+        """The values of the field that holds many rows, and which events have it."""
         key = self.spec.many
-        values = self._values(key)
+        values = self.given.get(key, (None,) * len(self.lines))
         for row, value in enumerate(values):
             if type(value) is not kind and not (value is None and kind is list):
                 raise self._error(row, f"{key} is missing" if value is None else f"{key} is not {what}")
         here = np.array([i for i, value in enumerate(values) if value is not None], dtype=np.int64)
         return [value for value in values if value is not None], here
 
-    def _emit(self, columns: dict[str, Ints], lines: Ints) -> None:
+    def _emit(self, columns: dict[str, Ints]) -> None:
         tokens, _ = self._many(dict, "an object of tokens by request")
         sizes = np.array([len(given) for given in tokens], dtype=np.int64)
         rows = np.repeat(np.arange(len(sizes)), sizes)
+        who = list(chain.from_iterable(tokens))
+        counts = list(chain.from_iterable(given.values() for given in tokens))
         self.draft.notes["empty_emissions"] += int(np.count_nonzero(sizes == 0))
         self.draft.extend(
             "emits",
             {
                 "step": columns["step"][rows],
                 "t": columns["t"][rows],
-                "request": self._interned("tokens", list(chain.from_iterable(tokens)), None, self.draft.request, rows),
-                "tokens": self._ints("tokens", list(chain.from_iterable(t.values() for t in tokens)), None, True, rows),
+                "request": self._interned("tokens", who, None, self.draft.request, rows),
+                "tokens": self._ints("tokens", counts, None, True, rows),
             },
-            lines[rows],
+            np.array(self.lines)[rows],
         )
 
-    def _members(self, ids: Ints, lines: Ints) -> None:
+    def _members(self, ids: Ints) -> None:
         members, here = self._many(list, "a list of requests")
         rows = here[np.repeat(np.arange(len(here)), np.array([len(given) for given in members], dtype=np.int64))]
         requests = self._interned("members", list(chain.from_iterable(members)), None, self.draft.request, rows)
+        lines = np.array(self.lines)
         self.draft.extend("members_known", {"step": ids[here]}, lines[here])
         self.draft.extend("members", {"step": ids[rows], "request": requests}, lines[rows])
 

@@ -78,7 +78,10 @@ def _checked(about: dict[str, Any], file: Path) -> dict[str, Any]:
     if not bad and not all(isinstance(r, str) for r in about["records"]):
         bad = ["records"]
     baseline = about.get("baseline")
-    if baseline and not all(isinstance(baseline.get(k), int | float) for k in ("fixed_ns", "row_ns", "kv_token_ns")):
+    numbers = isinstance(baseline, dict) and all(
+        isinstance(baseline.get(k), int | float) for k in ("fixed_ns", "row_ns", "kv_token_ns")
+    )
+    if baseline and not numbers:
         bad = [*bad, "baseline"]
     notes = about.get("notes", {})
     if not isinstance(notes, dict) or not all(isinstance(n, int) for n in notes.values()):

@@ -186,6 +186,11 @@ class Base:
             self._failed()
 
     @property
+    def os_counters(self) -> str | None:
+        """What it samples of the OS: "segment", "step", or None where it does not or cannot."""
+        return self._counters
+
+    @property
     def self_ns(self) -> int:
         """What recording has cost the engine so far, estimated: counts times costs calibrated on this machine at the
         start, scaled by what one `end` in 64 took in place. A collection counts as 2 us.

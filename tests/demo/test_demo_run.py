@@ -93,6 +93,16 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     assert not (tmp_path / "a.stall").exists()
 
 
+def test_a_disk_that_fills_up_ends_the_run_with_a_remedy(tmp_path: Path) -> None:
+    out = tmp_path / "x.stall"
+    limited = ["bash", "-c", 'ulimit -f 300; exec "$@"', "-", *command({"seconds": 60, "rate": 4}, "--out", str(out))]
+    done = subprocess.run(limited, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    assert "make room on the disk" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+    sb.open(out)
+
+
 def test_blas_threads_that_were_not_set_in_time_are_refused(tmp_path: Path) -> None:
     code = (
         "import numpy, sys; from stallbook.demo import Settings, serve; from stallbook.errors import StallbookError\n"

@@ -13,13 +13,9 @@ import numpy as np
 from stallbook.demo.ports import Clock
 from stallbook.errors import StallbookError
 
-__all__ = ["BLAS_VARIABLES", "REAL_CLOCK", "blas_pools", "check_blas", "check_cpus", "describe"]
+__all__ = ["REAL_CLOCK", "blas_pools", "check_blas", "check_cpus", "describe"]
 
 REAL_CLOCK: Final = Clock(time.perf_counter_ns, time.sleep)
-
-BLAS_VARIABLES: Final = (
-    "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
-)  # fmt: skip
 
 
 def blas_pools() -> list[dict[str, Any]]:
@@ -45,12 +41,16 @@ def check_blas(threads: int) -> list[dict[str, Any]]:
     wrong = [pool for pool in pools if pool["num_threads"] != threads]
     if wrong:
         found = ", ".join(f"{pool['internal_api']} has {pool['num_threads']}" for pool in wrong)
-        raise StallbookError(
-            "blas-threads",
-            f"{threads} BLAS thread{'s were' if threads > 1 else ' was'} asked for, but {found}",
-            "start runs with `stallbook demo`, or set OPENBLAS_NUM_THREADS before NumPy is imported",
-        )
+        what = f"{threads} BLAS thread{'s were' if threads > 1 else ' was'} asked for, but {found}"
+        remedy = "start runs with `stallbook demo`, or set OPENBLAS_NUM_THREADS before NumPy is imported"
+        if threads > _cpus():
+            remedy = f"give at most {_cpus()}, the CPUs of this machine; else " + remedy
+        raise StallbookError("blas-threads", what, remedy)
     return pools
+
+
+def _cpus() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def check_cpus(cpus: tuple[int, ...] | None) -> None:
@@ -74,5 +74,5 @@ def describe() -> dict[str, Any]:
         "python": sys.version.split()[0],
         "numpy": np.__version__,
         "machine": platform.machine(),
-        "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cpus": _cpus(),
     }

@@ -53,10 +53,11 @@ def run(settings: Settings, out: Path | None, progress: Tick | None, stop: Stop)
     executor = NumpyExecutor(Model(), max(settings.max_num_seqs, capacities.BURST_ROWS))
     try:
         _set_rate(settings, summary, executor, progress, stop)
-        trace = make_trace(settings.seed, settings.seconds, summary.rate)
-        summary.trace_sha256 = trace_digest(trace)
-        with closing(_intake(settings)) as intake:
-            _serve(settings, out, summary, _Parts(executor, intake, progress, stop, trace))
+        if not stop.requested:
+            trace = make_trace(settings.seed, settings.seconds, summary.rate)
+            summary.trace_sha256 = trace_digest(trace)
+            with closing(_intake(settings)) as intake:
+                _serve(settings, out, summary, _Parts(executor, intake, progress, stop, trace))
     except KeyboardInterrupt:
         summary.interrupted = True
     del heap
@@ -116,7 +117,8 @@ def _serve(settings: Settings, out: Path | None, summary: Summary, parts: _Parts
     recorder = _recorder(settings, out, summary)
     engine = Engine(
         parts.trace, limits_of(settings), executor=parts.executor, intake=parts.intake, recorder=recorder,
-        clock=REAL_CLOCK, history=history, probe=Probe(REAL_CLOCK.now), progress=parts.progress, stop=parts.stop,
+        clock=REAL_CLOCK, history=history, probe=Probe(REAL_CLOCK.now), stop=parts.stop,
+        progress=_watched(recorder, parts.progress, out),
         seconds=settings.seconds, drain_seconds=settings.drain_seconds,
     )  # fmt: skip
     started, cpu = time.perf_counter(), time.thread_time()
@@ -133,6 +135,20 @@ def _serve(settings: Settings, out: Path | None, summary: Summary, parts: _Parts
         for key in ("unfinished", "preemptions", "restarts", "eager_steps", "interrupted", "drain_limit_hit", "cpu_s"):
             recorder.fact(key, getattr(summary, key))
         recorder.close()
+    _watched(recorder, None, out)(Progress("done", 0.0, 0.0))
+
+
+def _watched(recorder: Recorder | NullRecorder, progress: Tick | None, out: Path | None) -> Tick:
+    """A recorder never stops an engine, but this engine runs for its log: without one there is no point."""
+
+    def tick(now: Progress) -> None:
+        if recorder.dropped or recorder.errors:
+            what = "the log could not be written to its end; what stands in it can be read"
+            raise StallbookError("log-incomplete", what, "make room on the disk and run again", str(out))
+        if progress is not None:
+            progress(now)
+
+    return tick
 
 
 def _recorder(settings: Settings, out: Path | None, summary: Summary) -> Recorder | NullRecorder:
@@ -168,7 +184,7 @@ def _frozen(freeze: bool) -> Iterator[None]:
 def _account(summary: Summary, engine: Engine) -> None:
     counts = engine.counts
     summary.requests, summary.finished = counts.arrived, counts.finished
-    summary.unfinished = engine.load
+    summary.unfinished = counts.arrived - counts.finished
     summary.tokens, summary.steps, summary.max_batch = counts.tokens, counts.steps, counts.max_batch
     summary.evictions, summary.restarts = counts.evictions, counts.restarts
     summary.preemptions = counts.evictions + counts.restarts

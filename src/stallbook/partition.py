@@ -17,17 +17,17 @@ import numpy as np
 
 from stallbook import fast
 from stallbook.abilities import abilities
-from stallbook.away import away_windows, touched_gaps
+from stallbook.away import Windows, away_windows, touched_gaps
 from stallbook.baseline import BaselineFit
 from stallbook.causes import EXPLAINED_BY_WORK, ORDER, OTHER, POST, ordered
-from stallbook.charges import Charges, charge, segment_cause
+from stallbook.charges import charge, segment_cause
 from stallbook.gaps import Gaps, Rhythm, find_gaps, find_rhythm
 from stallbook.ledger import Ledger
 from stallbook.run import ExplicitBaseline, Ints, Run
 from stallbook.spans import Charged, Spans, charge_spans
-from stallbook.timeline import DECODE, Timeline, build_timeline
+from stallbook.timeline import DECODE, build_timeline
 
-__all__ = ["Partition", "Reconcile", "Rules", "partition"]
+__all__ = ["Partition", "Reconcile", "Rules", "partition", "prepare", "primaries"]
 
 Rules = Literal["full", "post"]
 
@@ -52,12 +52,13 @@ class Partition:
     causes: the columns, in the order that breaks ties; those that occur nowhere are left out (the post's seven
     never are). rows, context: ns, shape (rows, causes). row_gap: ns. row_weight: how many gaps have the row.
     row_primary: column of the primary cause, -1 for clean. own: the gaps with a row of their own, which are the
-    last rows, by the row in `Run.emissions` that ends the gap.
+    last rows, by the row in `Run.emissions` that ends the gap. given: the baseline that the caller handed in.
     context: what the engine did while the request was evicted, held or unscheduled; explains, is never added.
     """
 
     run: Run
     rules: Rules
+    given: ExplicitBaseline | None
     causes: tuple[str, ...]
     rhythm: Rhythm
     own: Ints
@@ -99,11 +100,7 @@ def partition(run: Run, rules: Rules = "full", baseline: ExplicitBaseline | None
     """
     if rules not in ("full", "post"):
         raise ValueError(f"rules is {rules!r}; it is 'full' or 'post'")
-    rhythm = find_rhythm(run)
-    timeline = build_timeline(run, rules)
-    charges = charge(run, timeline, rules, baseline or run.baseline)
-    ledger = Ledger(run, timeline, charges, _columns(run, rules))
-    windows = away_windows(run, rules, ledger.causes)
+    rhythm, ledger, windows = prepare(run, rules, baseline)
     own = np.union1d(rhythm.skipping, touched_gaps(run, rhythm, windows))
     spans = _own_spans(run, rhythm, own)
     charged = charge_spans(run, rhythm, ledger, windows, spans, rules)
@@ -112,11 +109,20 @@ def partition(run: Run, rules: Rules = "full", baseline: ExplicitBaseline | None
     weight = _weights(run, rhythm, own)
     keep = _occurring(ledger.causes, rows, context, weight)
     causes, rows, context = tuple(np.array(ledger.causes)[keep].tolist()), rows[keep], context[keep]
-    reconcile, primary = _reconcile(rows, row_gap, weight, charged.unexplained), _primary(causes, rows, row_gap)
+    reconcile, primary = _reconcile(rows, row_gap, weight, charged.unexplained), primaries(causes, rows, row_gap)
+    rows, context = np.ascontiguousarray(rows.T), np.ascontiguousarray(context.T)
     return Partition(
-        run, rules, causes, rhythm, own, np.ascontiguousarray(rows.T), np.ascontiguousarray(context.T), row_gap,
-        weight, primary, reconcile, charges.baseline, abilities(run, rules, charges), _notes(run, timeline, charges),
+        run, rules, baseline, causes, rhythm, own, rows, context, row_gap, weight, primary, reconcile,
+        ledger.charges.baseline, abilities(run, rules, ledger.charges), _notes(run, ledger),
     )  # fmt: skip
+
+
+def prepare(run: Run, rules: Rules, baseline: ExplicitBaseline | None) -> tuple[Rhythm, Ledger, Windows]:
+    """What every span of a run is charged from: its emitting steps, its ledger, and when requests were away."""
+    timeline = build_timeline(run, rules)
+    charges = charge(run, timeline, rules, baseline or run.baseline)
+    ledger = Ledger(run, timeline, charges, _columns(run, rules))
+    return find_rhythm(run), ledger, away_windows(run, rules, ledger.causes)
 
 
 def _reconcile(rows: Ints, gap: Ints, weight: Ints, unexplained: Ints) -> Reconcile:
@@ -165,8 +171,11 @@ def _occurring(causes: tuple[str, ...], rows: Ints, context: Ints, weight: Ints)
     return [c in POST or bool(rows[k, seen].any() or context[k].any()) for k, c in enumerate(causes)]
 
 
-def _primary(causes: tuple[str, ...], rows: Ints, gap: Ints) -> Ints:
-    """The largest part that can be one, if it is large enough; the first of equals."""
+def primaries(causes: tuple[str, ...], rows: Ints, gap: Ints) -> Ints:
+    """Column of each gap's primary cause, -1 for clean. rows: ns, a column a gap.
+
+    The largest part that can be one, if it is large enough; the first of equals.
+    """
     best, part = np.full(len(gap), -1), np.zeros(len(gap), np.int64)
     for k, cause in enumerate(causes):
         if cause not in EXPLAINED_BY_WORK:
@@ -175,6 +184,6 @@ def _primary(causes: tuple[str, ...], rows: Ints, gap: Ints) -> Ints:
     return np.where((part >= PRIMARY_NS) & (4 * part >= gap), best, -1)
 
 
-def _notes(run: Run, timeline: Timeline, charges: Charges) -> dict[str, int]:
-    found = {"identical_windows": timeline.duplicates, "capped_run_delay": charges.capped}
+def _notes(run: Run, ledger: Ledger) -> dict[str, int]:
+    found = {"identical_windows": ledger.timeline.duplicates, "capped_run_delay": ledger.charges.capped}
     return dict(run.notes) | {slug: count for slug, count in found.items() if count}

@@ -37,12 +37,14 @@ class Spans:
 class Charged:
     """Parts and context of spans: ns, shape (causes, spans).
 
-    unexplained: emitting steps of each span that no eviction, hold or `unscheduled` explains.
+    unexplained: emitting steps of each span that no eviction, hold or `unscheduled` explains. cut: (span, t0, t1)
+    of what went to rules 1 to 3.
     """
 
     parts: Ints
     context: Ints
     unexplained: Ints
+    cut: tuple[Ints, Ints, Ints]
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,8 @@ def charge_spans(run: Run, rhythm: Rhythm, ledger: Ledger, windows: Windows, spa
         np.add.at(parts[-1], cut.span, charged[residual])  # now covered: by the cut
         np.add.at(parts, (cut.cause, cut.span), length)
     parts[residual] += whole - parts[-1]
-    return Charged(parts[:-1], context, unexplained)
+    cuts = [np.concatenate([getattr(cut, f) for cut in (away, left_out)]) for f in ("span", "t0", "t1")]
+    return Charged(parts[:-1], context, unexplained, (cuts[0], cuts[1], cuts[2]))
 
 
 def _overlaps(windows: Windows, spans: Spans) -> tuple[_Cut, Ints]:

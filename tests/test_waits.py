@@ -1,0 +1,74 @@
+"""TTFT and the gaps beyond the engine, held against the slow partition."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stallbook as sb
+from randomlog import KINDS, random_log
+from slow_edges import deliveries, first_tokens
+from stallbook import waits
+from stallbook.run import ExplicitBaseline, Run
+from test_partition import STAND_IN, opened
+
+SCENARIO = Path(__file__).parent / "data" / "scenarios" / "X16.jsonl"
+SEEDS = 60
+
+
+def told(run: Run, w: waits.Waits) -> dict[tuple[str, int, int], dict[str, int]]:
+    """Parts of each wait by its request and window, after checking that they add up."""
+    assert (w.parts.sum(axis=1) == w.t1 - w.t0).all()
+    assert (w.parts >= 0).all()
+    rows = zip(w.request, w.t0.tolist(), w.t1.tolist(), w.parts.tolist(), strict=True)
+    return {
+        (run.requests.names[r], t0, t1): {c: v for c, v in zip(w.causes, parts, strict=True) if v}
+        for r, t0, t1, parts in rows
+    }
+
+
+def agree(fast: dict[str, int], slow: dict[str, int]) -> bool:
+    return all(abs(fast.get(c, 0) - slow.get(c, 0)) <= 2 for c in fast.keys() | slow.keys())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_logs(kind: str, tmp_path: Path) -> None:
+    for seed in range(SEEDS):
+        events: list[dict[str, Any]] = random_log(random.Random(f"{kind} {seed}"), kind)
+        explicit = events[0].get("baseline") or STAND_IN
+        run = opened(events, tmp_path)
+        p = sb.partition(run, baseline=ExplicitBaseline(**explicit))
+        fast = told(run, waits.first_tokens(p))
+        slow = {(w.request, w.t0, w.t1): w.parts for w in first_tokens(events, explicit)}
+        assert fast.keys() == slow.keys(), f"{kind} {seed}"
+        assert all(agree(fast[k], slow[k]) for k in slow), f"{kind} {seed}"
+        for boundary in waits.BOUNDARIES:
+            fast = told(run, waits.boundary_gaps(p, boundary))
+            gaps = deliveries(events, explicit).get(boundary, [])
+            slow = {(g.request, g.t0, g.t1): g.parts for g in gaps}
+            assert fast.keys() == slow.keys(), f"{kind} {seed} {boundary}"
+            assert all(agree(fast[k], slow[k]) for k in slow), f"{kind} {seed} {boundary}"
+
+
+def test_an_empty_first_chunk_is_no_gap() -> None:
+    run, want = sb.open(SCENARIO), json.loads(SCENARIO.with_suffix(".expected.json").read_text())
+    p = sb.partition(run)
+    (parts,) = told(run, waits.first_tokens(p)).values()
+    assert parts == want["ttft"][0]["parts_ns"]
+    (parts,) = told(run, waits.boundary_gaps(p, "client")).values()
+    assert parts == want["deliveries"]["client"][0]["parts_ns"]
+    assert len(waits.boundary_gaps(p, "frontend").t0) == 0
+
+
+def test_a_request_that_was_never_admitted_has_no_queue(tmp_path: Path) -> None:
+    events = [json.loads(line) for line in SCENARIO.read_text().splitlines()]
+    run = opened([e for e in events if e.get("e") != "admit"], tmp_path)
+    w = waits.first_tokens(sb.partition(run))
+    assert w.never_admitted == 1
+    assert "queue" not in w.causes
+    assert np.array_equal(w.parts.sum(axis=1), w.t1 - w.t0)

@@ -212,6 +212,8 @@ class Maker:
         times = sorted(self.instant() for _ in range(self.rng.choice([0, 1, 2, 4, 5])))
         opened = False
         for t in times:
+            if sum(e["t"] == t for e in out) == 2:  # what three events of one instant mean, no rule says
+                continue
             if opened and self.chance(0.8):
                 out.append({"e": "readmit", "request": request, "t": t})
                 opened = False

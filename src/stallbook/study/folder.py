@@ -22,9 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from stallbook.errors import StallbookError
-
-from .plan import Cell
-from .rungs import RUNGS
+from stallbook.study.plan import Cell
+from stallbook.study.rungs import RUNGS
 
 try:
     import fcntl

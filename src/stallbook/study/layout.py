@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any
 
-from .outcomes import Spread
+from stallbook.study.outcomes import Spread
 
 __all__ = [
     "WIDTH",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .drift import speed_factors
+from stallbook.study.drift import speed_factors
 
 __all__ = ["Outcome", "Spread", "Value", "normalised", "outcomes", "share_of", "spread", "time_of"]
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from stallbook.errors import StallbookError
-
-from .rungs import Rung
+from stallbook.study.rungs import Rung
 
 __all__ = ["ORDER_RULE", "Cell", "parse_seeds", "plan"]
 

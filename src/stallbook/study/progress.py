@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from .plan import Cell
+from stallbook.study.plan import Cell
 
 __all__ = ["Bar", "Estimate", "duration"]
 

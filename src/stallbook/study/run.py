@@ -14,10 +14,9 @@ from typing import Any, Protocol
 
 from stallbook.demo import Settings
 from stallbook.errors import StallbookError
-
-from .folder import Folder
-from .plan import ORDER_RULE, Cell, plan
-from .rungs import Rung, choose, settings_of
+from stallbook.study.folder import Folder
+from stallbook.study.plan import ORDER_RULE, Cell, plan
+from stallbook.study.rungs import Rung, choose, settings_of
 
 __all__ = ["OVERLOAD_FROM", "Spec", "Tools", "Watcher", "execute", "machine"]
 

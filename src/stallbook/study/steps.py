@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from .layout import Cell, Table, percent, ranged
-from .outcomes import Outcome, Spread, Value, share_of, spread, time_of
-from .rungs import Rung
-from .verdict import Verdict, Word, judge_shares, judge_times, weaker
+from stallbook.study.layout import Cell, Table, percent, ranged
+from stallbook.study.outcomes import Outcome, Spread, Value, share_of, spread, time_of
+from stallbook.study.rungs import Rung
+from stallbook.study.verdict import Verdict, Word, judge_shares, judge_times, weaker
 
 __all__ = ["NEARLY_ZERO", "end_to_end", "steps_table", "targets_table"]
 

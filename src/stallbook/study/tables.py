@@ -8,13 +8,23 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from stallbook.causes import POST, ordered
-
-from .drift import DRIFT_LIMIT, Drift, drift_of
-from .folder import Folder
-from .layout import Cell, Table, as_data, as_markdown, as_text, count, milliseconds, percent, ranged, wrapped
-from .outcomes import Outcome, Spread, Value, normalised, outcomes, share_of, spread, time_of
-from .rungs import RUNGS, Rung
-from .steps import end_to_end, steps_table, targets_table
+from stallbook.study.drift import DRIFT_LIMIT, Drift, drift_of
+from stallbook.study.folder import Folder
+from stallbook.study.layout import (
+    Cell,
+    Table,
+    as_data,
+    as_markdown,
+    as_text,
+    count,
+    milliseconds,
+    percent,
+    ranged,
+    wrapped,
+)
+from stallbook.study.outcomes import Outcome, Spread, Value, normalised, outcomes, share_of, spread, time_of
+from stallbook.study.rungs import RUNGS, Rung
+from stallbook.study.steps import end_to_end, steps_table, targets_table
 
 __all__ = ["Tables", "build", "to_json", "to_markdown", "to_text", "write"]
 

@@ -4,6 +4,8 @@ Each function here has a NumPy counterpart that gives the same integers; the tes
 call compiles (seconds, cached on disk), so short recordings never come here: `worth` decides.
 """
 
+# mypy: disable-error-code="no-untyped-call, no-untyped-def"
+
 from __future__ import annotations
 
 import importlib.util
@@ -41,7 +43,8 @@ def _installed() -> bool:
 def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     import numba
 
-    return numba.njit(cache=True, nogil=True)(function)  # type: ignore[no-any-return]
+    compiled: Callable[..., Any] = numba.njit(cache=True, nogil=True)(function)
+    return compiled
 
 
 def scan(request: Ints, step: Ints, ordinal: Ints, steps: int) -> tuple[Ints, Ints]:
@@ -49,7 +52,7 @@ def scan(request: Ints, step: Ints, ordinal: Ints, steps: int) -> tuple[Ints, In
     return _compiled(_scan)(request, step, ordinal, steps)  # type: ignore[no-any-return]
 
 
-def _scan(request, step, ordinal, steps):  # type: ignore[no-untyped-def]
+def _scan(request, step, ordinal, steps):
     weight = np.zeros(steps, np.int64)
     skipping = np.zeros(1024, np.int64)
     found = 0
@@ -80,7 +83,7 @@ def cut_host(
     return _compiled(_cut_host)(t0, t1, live, pause0, pause1)  # type: ignore[no-any-return]
 
 
-def _cut_host(t0, t1, live, pause0, pause1):  # type: ignore[no-untyped-def]
+def _cut_host(t0, t1, live, pause0, pause1):
     n, most = len(t0), len(t0) + 2 * len(pause0)
     a, b = np.empty(most, np.int64), np.empty(most, np.int64)
     segment, done = np.empty(most, np.int64), np.zeros(most, np.int64)
@@ -123,8 +126,8 @@ def walk(t: Ints, pieces: tuple[Ints, ...], segments: tuple[Ints, ...], steps: t
     return _compiled(_walk)(t, *pieces, *segments, *steps, columns)  # type: ignore[no-any-return]
 
 
-def _walk(t, t0, t1, segment, done, offset, column, os, net, step, m, split, columns):  # type: ignore[no-untyped-def]
-    def floor(a, b, c):  # type: ignore[no-untyped-def]  # as intervals.mul_div
+def _walk(t, t0, t1, segment, done, offset, column, os, net, step, m, split, columns):
+    def floor(a, b, c):  # as intervals.mul_div
         if b == 0 or b >= c:
             return 0 if b == 0 else a
         guess = np.int64(a * (b / c))
@@ -180,7 +183,7 @@ def spread(request: Ints, step: Ints, ordinal: Ints, own: Ints, rows: Ints, firs
     return _compiled(_spread)(request, step, ordinal, own, rows, first_own, out)  # type: ignore[no-any-return]
 
 
-def _spread(request, step, ordinal, own, rows, first_own, out):  # type: ignore[no-untyped-def]
+def _spread(request, step, ordinal, own, rows, first_own, out):
     gap, j = 0, 0
     for i in range(1, len(request)):
         if request[i] != request[i - 1]:

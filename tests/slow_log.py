@@ -120,8 +120,8 @@ class Log:
                 ends -= 1
             if "evict" in events:
                 opened.setdefault(request, t)
-            if ends and request in opened:  # it opened and ended at this instant
-                out[request].append((opened.pop(request), t))
+            if ends:  # it opened and ended at this instant: a window of no length
+                opened.pop(request, None)
         for request, t in opened.items():
             out[request].append((t, NEVER))
         return out

@@ -126,10 +126,12 @@ class Slow:
 
     def left_out(self, request: str, q: int) -> bool:
         """Rule 3 for the interval of emitting step `q`."""
+        return self.absent(request, q) and not self.away(request, q)
+
+    def absent(self, request: str, q: int) -> bool:
+        """Did emitting step `q` decode others, and the log says that the request was not in its batch?"""
         step = self.log.steps[self.log.emits[q].step]
-        if self.post or step.members is None or request in step.members or step.decode_tokens <= 0:
-            return False
-        return not self.away(request, q)
+        return not self.post and step.decode_tokens > 0 and step.members is not None and request not in step.members
 
     def away(self, request: str, q: int) -> bool:
         """Is the request evicted or held at any instant of the interval of emitting step `q`?"""
@@ -287,7 +289,9 @@ class Slow:
                     k: {c: ns for c, ns in v.items() if ns} for k, v in self.charge(request, t0, t1, p, s).items()
                 }
                 parts = charged.pop(None, {})
-                skipped = [q for q in range(p + 1, s) if not self.away(request, q) and not self.left_out(request, q)]
+                skipped = [q for q in range(p + 1, s) if not self.absent(request, q)]
+                if t0 < t1:  # a gap of no length holds no part of an eviction
+                    skipped = [q for q in skipped if not self.away(request, q)]
                 steps = self.log.emits[p].step, self.log.emits[s].step
                 primary = primary_of(parts, t1 - t0)
                 context = {str(k): v for k, v in charged.items() if v}

@@ -18,11 +18,12 @@ from cases import CASES
 from cases.build import Case
 from randomlog import KINDS, random_log, to_jsonl
 from slow import SlowGap, partition
+from stallbook import waits
 from stallbook.run import ExplicitBaseline, Run
 from test_slow import RULES, SCENARIOS, Rules, expected, scenario, wanted
 
 GOLDEN = sorted((Path(__file__).parent / "data" / "golden").glob("*__s[0-9].npz"))
-SEEDS = int(os.environ.get("STALLBOOK_SEEDS", "250"))
+SEEDS = int(os.environ.get("STALLBOOK_SEEDS", "200"))
 """Random logs of each kind; set the variable for a longer search."""
 BATCH = 25
 STAND_IN = {"fixed_ns": 4, "row_ns": 1, "kv_token_ns": 0}
@@ -122,6 +123,28 @@ def test_cases(case: Case, tmp_path: Path) -> None:
             context = (p.context * p.row_weight[:, None]).sum(axis=0)
             totals = {c: int(ns) for c, ns in zip(p.causes, context, strict=True) if ns}
             assert totals == case.context, case.why
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.ttft or c.deliveries], ids=lambda case: case.name)
+def test_cases_beyond_the_engine(case: Case, tmp_path: Path) -> None:
+    run = opened(case.events, tmp_path)
+    p = sb.partition(run)
+    found = waits.first_tokens(p)
+    rows = zip(found.request, found.parts.tolist(), strict=True)
+    named = {run.requests.names[r]: {c: v for c, v in zip(found.causes, row, strict=True) if v} for r, row in rows}
+    assert {r: named[r] for r in case.ttft} == case.ttft, case.why
+    for boundary, gaps in case.deliveries.items():
+        found = waits.boundary_gaps(p, boundary)
+        got = {
+            (run.requests.names[r], t0, t1): (
+                found.causes[primary] if primary >= 0 else "clean",
+                {c: v for c, v in zip(found.causes, row, strict=True) if v},
+            )
+            for r, t0, t1, primary, row in zip(
+                found.request, found.t0.tolist(), found.t1.tolist(), found.primary, found.parts.tolist(), strict=True
+            )
+        }
+        assert got == wanted(gaps), case.why
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)

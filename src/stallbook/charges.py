@@ -107,9 +107,12 @@ def _padded(run: Run) -> Ints:
 
 
 def _mixed(run: Run) -> Bools:
-    """Steps with prompt tokens in the decode's own forward pass: they have no `prefill` segment of any length."""
+    """Steps with prompt tokens in the decode's own forward pass: they have no `prefill` segment of any length.
+
+    Where the log does not say how many rows decoded, there is nothing to split by.
+    """
     own = np.bincount(run.segments.step[_named(run, "prefill")], minlength=len(run.steps.id))
-    return np.asarray((run.steps.prefill_tokens > 0) & (own == 0))
+    return np.asarray((run.steps.prefill_tokens > 0) & (run.steps.decode_tokens >= 0) & (own == 0))
 
 
 def _fit(run: Run, timeline: Timeline, rules: str, m: Ints, os: Ints, kv: Ints) -> BaselineFit:
@@ -169,6 +172,5 @@ def _split_full(run: Run, m: Ints, kv: Ints, fit: BaselineFit) -> Ints:
 def _mixed_prefill(decode: Ints, prefill: Ints, m: Ints, b_n: Ints, has: Bools) -> Ints:
     """The prompt's share of a mixed step: above B(n), or by token share where there is no baseline."""
     rows = np.maximum(decode, 0)
-    tokens = np.maximum(prefill, 0) + rows
-    by_share = m - mul_div(m, rows, np.maximum(tokens, 1))
+    by_share = m - mul_div(m, rows, np.maximum(np.maximum(prefill, 0) + rows, 1))
     return np.where(rows == 0, m, np.where(has, m - np.minimum(b_n, m), by_share))

@@ -137,7 +137,7 @@ def _thirds(t: Ints, ns: Ints) -> tuple[float, float, float] | None:
 def _preemptions(run: Run) -> int | None:
     if run.preemptions >= 0:
         return run.preemptions
-    evictions = len(run.evictions.t0) + run.notes.get("merged_evictions", 0)
+    evictions = len(run.evictions.t0)  # one told twice is one
     return evictions if evictions or "evictions" in run.records else None
 
 

@@ -69,9 +69,10 @@ def test_what_was_not_recorded_is_null() -> None:
     assert run["itl_ms"]["p99"] is None
 
 
-def test_merged_evictions_count_as_preemptions() -> None:
-    run = one(partition(Rows([]), a_run(notes={"merged_evictions": 2})))
-    assert run["counters"]["preemptions"] == 2
+def test_an_eviction_told_twice_is_one_preemption() -> None:
+    records = frozenset({"evictions"})
+    run = one(partition(Rows([]), a_run(notes={"merged_evictions": 2}, records=records)))
+    assert run["counters"]["preemptions"] == 0
     assert one(partition(Rows([]), a_run(preemptions=7)))["counters"]["preemptions"] == 7
 
 

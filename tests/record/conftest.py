@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import pytest
 from recordings import Clock
 
 from stallbook.record import Recorder
+
+sys.path.insert(0, str(Path(__file__).parent.parent))  # for what tests of all parts share
 
 
 @pytest.fixture

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from stallbook.errors import StallbookError
+from stallbook.log.bundle_write import write_bundle
 from stallbook.log.draft import Draft
 from stallbook.log.spool import read_spool
 from stallbook.record import manifest
 from stallbook.record.spool import spool_name
 from stallbook.run import ExplicitBaseline
 
-__all__ = ["is_bundle", "read_bundle"]
+__all__ = ["is_bundle", "read_bundle", "write_bundle"]
 
 _FACTS = ("clock", "platform", "python", "pid", "os_counters", "pool_threads", "closed")
 
@@ -30,8 +31,7 @@ def read_bundle(path: Path) -> Draft:
     draft = Draft(path=str(path), unit="step")
     draft.engine, draft.boundary = about["engine"], about["boundary"]
     draft.records = frozenset(about["records"])
-    draft.config, draft.facts = about["config"], dict(about["facts"])
-    draft.facts |= {key: about[key] for key in _FACTS if key in about}
+    draft.config, draft.facts = about["config"], {key: about[key] for key in _FACTS if key in about}
     if baseline := about["baseline"]:
         draft.baseline = ExplicitBaseline(*(baseline[k] for k in ("fixed_ns", "row_ns", "kv_token_ns")))
     draft.wall_ns, draft.preemptions = about.get("wall_ns", -1), about.get("preemptions", -1)
@@ -44,6 +44,7 @@ def read_bundle(path: Path) -> Draft:
     for other in sorted(path.glob("*.spool")):
         if other != own:
             read_spool(other, draft, _process(other), owner=False)
+    draft.facts |= about["facts"]  # a converted log keeps what was known of the recording, not of the conversion
     return draft
 
 

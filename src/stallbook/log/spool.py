@@ -160,7 +160,8 @@ class _Reader:
         if not self.owner:
             return
         if flags & f.EMITS:
-            members = self._emit(step, t0 + emitted, bool(flags & f.EMITS_BATCH), pairs, members)
+            everyone = self._emit(step, t0 + emitted, bool(flags & f.EMITS_BATCH), pairs, members)
+            members = members if flags & f.MEMBERS_EXACT else everyone
         if not flags & f.MEMBERS_UNKNOWN:
             self.members.append((step, members))
 

@@ -25,7 +25,6 @@ __all__ = ["OFF_VARIABLE", "Base"]
 OFF_VARIABLE: Final = "STALLBOOK_RECORD"
 """The kill switch: set to 0, no recorder opens a file."""
 _ERRORS: Final = 10
-_NAMES: Final = 0xFF
 _ALL: Final = ("segments", "gc", "evictions", "graph", "members", "os", "holds")
 _LAYOUTS: Final = {kind: [spool.layout(kind, marks) for marks in range(64)] for kind in spool.WIDE}
 _live: weakref.WeakSet[Base] = weakref.WeakSet()
@@ -41,6 +40,8 @@ class Base:
         "_process", "_requests", "_said", "_sampled_marks", "_samples", "_sequence", "_step", "_store", "_t0",
         "_unusual", "_windows", "dropped", "errors",
     )  # fmt: skip
+
+    _name_limit = spool.NO_NAME  # a mark has a byte for its name
 
     def __init__(
         self, path: str | os.PathLike[str], *, engine: str, process: str = "engine",
@@ -99,13 +100,16 @@ class Base:
 
     def _start(self, store: MemorySpool | None, gc_pauses: bool) -> None:
         if store is None:
-            self._cost = Cost.calibrated(type(self), self._counters, self._pool)
+            self._cost = self._calibrate()
             self._open_folder()
         else:
             self._store = store
         self._off = False
         if gc_pauses and store is None:
             self._pauses.start()
+
+    def _calibrate(self) -> Cost | None:
+        return Cost.calibrated(type(self), self._counters, self._pool)
 
     def _open_folder(self) -> None:
         self._folder.parent.mkdir(parents=True, exist_ok=True)
@@ -137,7 +141,7 @@ class Base:
             return
         self._events += 1
         try:
-            while self._pending:
+            for _ in range(len(self._pending)):  # no more than these: writing them may collect again
                 self._store.append(spool.PAUSE, self._pending.pop(0))
             self._store.append(kind, payload)
         except OSError as error:
@@ -165,7 +169,7 @@ class Base:
         if known is not None:
             return known
         try:
-            index = min(len(self._names), _NAMES - 1)
+            index = min(len(self._names), self._name_limit - 1)
             self._names[text] = index
             self._put(spool.NAME, spool.R_NAME.pack(index) + text.encode(errors="replace"))
         except Exception:

@@ -170,7 +170,7 @@ class Recorder(Requests):
                 self._end_unusual(t, graph, padded, decode_tokens, kv_tokens, members)
             else:
                 t0, count = self._t0, len(sequence)
-                if decode_tokens < 0:
+                if decode_tokens == -1:
                     decode_tokens = len(self._batch) if flags else 0
                 pack, low, size = self._layouts[count]
                 payload = pack(
@@ -206,14 +206,13 @@ class Recorder(Requests):
         try:
             flags, ops, count, t0 = self._flags, self._ops, len(self._sequence), self._t0
             cut = self._cut if flags else len(ops)
-            if decode_tokens < 0 and flags:
-                decode_tokens = len(self._batch) + sum(1 if op & 1 else -1 for op in ops[cut:])
-                decode_tokens = decode_tokens or len(self._pairs) // 2
+            if decode_tokens == -1:
+                decode_tokens = self._decode_rows(cut) if flags else 0
             tail = self._tail(cut) if self._unusual else b""
             values = (
                 self._step, t0, t - t0, self._emit - t0 if flags else -1, graph,
                 flags | (spool.HAS_TAIL if tail else 0) | (0 if members else spool.MEMBERS_UNKNOWN), count,
-                padded, max(decode_tokens, 0), self._prefill, kv_tokens, self._sequence, *self._marks,
+                padded, max(decode_tokens, -1), self._prefill, kv_tokens, self._sequence, *self._marks,
             )  # fmt: skip
             kind = self._kind
             try:
@@ -227,11 +226,22 @@ class Recorder(Requests):
             self._lost()
         self._clear_lists()
 
+    def _decode_rows(self, cut: int) -> int:
+        """The size of the batch when it emitted."""
+        rows = len(self._batch)
+        for op in self._ops[cut:]:
+            rows += 1 if op & 1 else -1
+        return rows or len(self._pairs) // 2
+
     def _tail(self, cut: int) -> bytes:
-        lists = (self._ops[:cut], self._pairs, self._members, self._owners)
-        words = [word for one in lists for word in one]
-        lengths = spool.R_TAIL.pack(*map(len, lists), len(self._windows))
-        return b"".join((lengths, struct.pack(f"<{len(words)}I", *words), *self._windows))
+        words = self._ops[:cut]
+        lengths = spool.R_TAIL.pack(
+            cut, len(self._pairs), len(self._members), len(self._owners), len(self._windows)
+        )  # fmt: skip
+        for one in (self._pairs, self._members, self._owners):
+            words += one
+        tail = lengths + struct.pack(f"<{len(words)}I", *words)
+        return tail + b"".join(self._windows) if self._windows else tail
 
     def _lost(self) -> None:
         self.dropped += 1

@@ -54,8 +54,9 @@ MARKS: Final = {STEP: "q", STEP_OS: "q", STEP_DELAYS: "qi", STEP_WIDE: "q", STEP
 ENDS: Final = {STEP: "", STEP_OS: "ii", STEP_DELAYS: "ii", STEP_WIDE: "", STEP_OS_WIDE: "qq", STEP_DELAYS_WIDE: "qq"}
 WIDE: Final = {STEP: STEP_WIDE, STEP_OS: STEP_OS_WIDE, STEP_DELAYS: STEP_DELAYS_WIDE}
 NO_NAME: Final = 0xFF
-EMITS_BATCH, HAS_TAIL, MEMBERS_UNKNOWN, EMITS = 1, 2, 4, 8
-"""Flags of a step: a token for each of the batch; a tail follows; batch not recorded; it ran a forward pass."""
+EMITS_BATCH, HAS_TAIL, MEMBERS_UNKNOWN, EMITS, MEMBERS_EXACT = 1, 2, 4, 8, 16
+"""Flags of a step: a token for each of the batch; a tail follows; batch not recorded; it ran a forward pass; its
+members are those of the tail alone, not those too that emit."""
 R_TAIL: Final = Struct("<IIIII")
 """Lengths of the tail's lists: batch changes, emissions, members, owners, windows. In 32-bit words: a change is
 handle * 2 + (1 if it left); an emission handle, tokens; an owner mark, handle; the windows are of R_WINDOW."""

@@ -1,0 +1,67 @@
+"""Any run, written as a native log, reads back as it was."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+from recordings import read
+
+from randomlog import KINDS, random_log, to_jsonl
+from stallbook.errors import StallbookError
+from stallbook.log import open_run
+from stallbook.log.bundle import write_bundle
+from stallbook.run import Run
+
+DATA = Path(__file__).parent.parent / "data"
+
+
+def same(a: Run, b: Run) -> None:
+    """Equal in every table and in all that describes them, but for the path."""
+    for field in dataclasses.fields(Run):
+        x, y = getattr(a, field.name), getattr(b, field.name)
+        if dataclasses.is_dataclass(x) and field.name != "baseline":
+            for column in dataclasses.fields(x):
+                p, q = getattr(x, column.name), getattr(y, column.name)
+                where = f"{field.name}.{column.name}"
+                assert np.array_equal(p, q) if isinstance(p, np.ndarray) else p == q, where
+        elif field.name == "facts":
+            assert dict(x).items() <= dict(y).items()
+        elif field.name != "path":
+            assert x == y, field.name
+
+
+@pytest.mark.parametrize("name", ["golden/baseline__s1.npz", *(f"scenarios/{s}.jsonl" for s in ("S01", "S05", "H01"))])
+def test_logs_at_hand(tmp_path: Path, name: str) -> None:
+    run = open_run(DATA / name)
+    write_bundle(run, tmp_path / "x.stall")
+    same(run, read(tmp_path / "x.stall"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_logs(tmp_path: Path, kind: str) -> None:
+    for seed in range(25):
+        (tmp_path / "x.jsonl").write_text(to_jsonl(random_log(random.Random(seed), kind)))
+        run = open_run(tmp_path / "x.jsonl")
+        write_bundle(run, tmp_path / "x.stall", force=True)
+        same(run, read(tmp_path / "x.stall"))
+
+
+def test_not_over_what_is_there(tmp_path: Path) -> None:
+    run = open_run(DATA / "scenarios/S01.jsonl")
+    log = tmp_path / "x.stall"
+    write_bundle(run, log)
+    with pytest.raises(StallbookError, match="exists already"):
+        write_bundle(run, log)
+    (tmp_path / "photos.stall").mkdir()
+    with pytest.raises(StallbookError, match="not a log"):
+        write_bundle(run, tmp_path / "photos.stall", force=True)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StallbookError):
+        write_bundle(run, tmp_path / "file" / "x.stall")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "photos.stall", "x.stall"]
+    assert stat.S_IMODE(log.stat().st_mode) == 0o700

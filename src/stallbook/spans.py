@@ -62,13 +62,13 @@ def charge_spans(run: Run, rhythm: Rhythm, ledger: Ledger, windows: Windows, spa
     away, window = _overlaps(windows, spans)
     left_out, unexplained = _left_out(run, rhythm, windows, spans, away.span, window, rules)
     left_out = _Cut(left_out.span, left_out.t0, left_out.t1, left_out.cause + ledger.index("unscheduled"))
-    parts = ledger.at(spans.t1) - ledger.at(spans.t0)
+    parts, *engine = _between(ledger, spans, away, left_out)
     context = np.zeros_like(parts[:-1])
     residual, whole = ledger.index("residual"), spans.t1 - spans.t0
-    for cut in (away, left_out):
+    for cut, charged in zip((away, left_out), engine, strict=True):
         if not len(cut.span):
             continue
-        charged, length = ledger.at(cut.t1) - ledger.at(cut.t0), cut.t1 - cut.t0
+        length = cut.t1 - cut.t0
         charged[residual] = length - charged[-1]
         for k in range(len(context)):
             np.add.at(context[k], cut.span, charged[k])
@@ -79,6 +79,16 @@ def charge_spans(run: Run, rhythm: Rhythm, ledger: Ledger, windows: Windows, spa
     parts[residual] += whole - parts[-1]
     cuts = [np.concatenate([getattr(cut, f) for cut in (away, left_out)]) for f in ("span", "t0", "t1")]
     return Charged(parts[:-1], context, unexplained, (cuts[0], cuts[1], cuts[2]))
+
+
+def _between(ledger: Ledger, *windows: Spans | _Cut) -> list[Ints]:
+    """What the engine did in windows of several kinds: one look at the ledger, which may walk all of it."""
+    ends = np.concatenate([t for w in windows for t in (w.t0, w.t1)])
+    upto, out, at = ledger.at(ends), [], 0
+    for n in (len(w.t0) for w in windows):
+        out.append(upto[:, at + n : at + 2 * n] - upto[:, at : at + n])
+        at += 2 * n
+    return out
 
 
 def _overlaps(windows: Windows, spans: Spans) -> tuple[_Cut, Ints]:

@@ -143,13 +143,13 @@ class Tally:
 
     def mix(self, at_least_ns: float = 0.0) -> Mix:
         """What the gaps of at least this length are made of."""
-        chosen = self.gap >= at_least_ns
-        weight = np.where(chosen, self.weight, 0)
+        weight = np.where(self.gap >= at_least_ns, self.weight, 0)
+        time = weight @ self.parts
         return Mix(
             gaps=int(weight.sum()),
             total_ns=int(weight @ self.gap),
-            time_ns={cause: int(weight @ self.parts[:, i]) for i, cause in enumerate(self.causes)},
-            primary=self._count(weight),
+            time_ns={cause: int(ns) for cause, ns in zip(self.causes, time, strict=True)},
+            primary=self._named(self._primaries(np.zeros_like(weight), weight, 1)[0]),
         )
 
     def tail(self) -> Mix:
@@ -159,12 +159,13 @@ class Tally:
 
     def histogram(self) -> list[Bin]:
         """Gaps by length, each bin split by primary cause."""
-        bins = []
-        for low, high in zip(BINS_MS, (*BINS_MS[1:], float("inf")), strict=True):
-            inside = (self.gap >= low * 1e6) & (self.gap < high * 1e6)
-            weight = np.where(inside, self.weight, 0)
-            bins.append(Bin(low, high, int(weight.sum()), self._count(weight)))
-        return bins
+        edges = np.array(BINS_MS[1:], np.int64) * 1_000_000
+        counts = self._primaries(np.searchsorted(edges, self.gap, "right"), self.weight, len(BINS_MS))
+        highs = (*BINS_MS[1:], float("inf"))
+        return [
+            Bin(low, high, int(row.sum()), self._named(row))
+            for low, high, row in zip(BINS_MS, highs, counts, strict=True)
+        ]
 
     def without(self, cause: str) -> Distribution:
         """Gap lengths had this cause cost nothing and all else stayed as it was: a first-order ceiling."""
@@ -179,15 +180,21 @@ class Tally:
         part = self.parts[chosen, self.causes.index(cause)]
         return Distribution.of(part / self.gap[chosen], self.weight[chosen])
 
-    def _count(self, weight: Ints) -> dict[str, int]:
-        counts = np.bincount(self.primary + 1, weights=weight, minlength=len(self.causes) + 1)
+    def _primaries(self, group: Ints, weight: Ints, groups: int) -> Ints:
+        """Gaps by group and primary cause, clean first: shape (groups, causes + 1)."""
+        columns = len(self.causes) + 1
+        counts = np.bincount(group * columns + self.primary + 1, weights=weight, minlength=groups * columns)
+        return counts.astype(np.int64).reshape(groups, columns)
+
+    def _named(self, counts: Ints) -> dict[str, int]:
         return {**{c: int(n) for c, n in zip(self.causes, counts[1:], strict=True)}, CLEAN: int(counts[0])}
 
 
 def tally(partition: Partition) -> Tally:
     """The tally of one partition."""
     weight = partition.row_weight
-    context = {c: int(weight @ partition.context[:, i]) for i, c in enumerate(partition.causes)}
+    totals = weight @ partition.context
+    context = {c: int(ns) for c, ns in zip(partition.causes, totals, strict=True)}
     return Tally(partition.causes, partition.row_gap, weight, partition.rows, partition.row_primary, context)
 
 

@@ -20,22 +20,22 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from stallbook.record import Recorder
 from stallbook.record.counters import RunDelay, available
 
-SEGMENTS, BATCH, BLOCK = 6, 32, 200
+SEGMENTS, BATCH, BLOCK = 6, 32, 25
 clock = time.perf_counter_ns
 
 
 def clock_reads(steps: int) -> None:
-    """The clock reads of a recorded step: begin, 6 segments, their end, the emission, end."""
+    """The clock reads of a recorded step: begin, 6 segments, the emission, end."""
     read = clock
     for _ in range(steps):
         read()
         for _ in range(SEGMENTS):
             read()
-        read()
         read()
         read()
 
@@ -64,16 +64,15 @@ class Loop:
                 recorder.join(self.handles[0])
             for name in names:
                 recorder.enter(name)
-            recorder.leave()
             recorder.emit()
-            recorder.end(1, 32, kv_tokens=9000)
+            recorder.end(1, 32, -1, 9000)
 
     def bytes_per_step(self, steps: int = 500) -> float:
         """By the writer's position: the file itself grows in chunks."""
-        store = self.recorder._store
-        before = store._base + store.pos  # type: ignore[union-attr]
+        store: Any = self.recorder._store
+        before = store.written
         self(steps)
-        return (store._base + store.pos - before) / steps  # type: ignore[union-attr]
+        return float(store.written - before) / steps
 
 
 def interleaved(variants: dict[str, Callable[[int], None]], rounds: int) -> dict[str, list[float]]:
@@ -176,7 +175,7 @@ def demo_pairs(pairs: int, seconds: float, rate: float) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=301)
+    parser.add_argument("--rounds", type=int, default=2001)
     parser.add_argument("--demo-pairs", type=int, default=0)
     parser.add_argument("--demo-seconds", type=float, default=10.0)
     parser.add_argument("--demo-rate", type=float, default=4.0, help="requests a second; well below capacity")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import threading
 import time
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 from recordings import read
 
-from stallbook.record import Recorder
+from stallbook.record import Recorder, spool
 from stallbook.record.pauses import Pauses
 
 Make = Callable[..., Recorder]
@@ -53,8 +52,7 @@ def test_a_collection_may_strike_inside_any_call(
     recorder: Make, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
     steps = 200
-    for module in ("spool", "recorder"):
-        monkeypatch.setattr(f"stallbook.record.{module}.crc32", striking(zlib.crc32))  # in the middle of a write
+    monkeypatch.setattr("stallbook.record.spool.word_of", striking(spool.word_of))  # in the middle of a write
     with recorder(gc_pauses=True, clock=striking(time.perf_counter_ns)) as rec:
         name = rec.name("decode")
         for i in range(steps):

@@ -25,9 +25,11 @@ from stallbook.run import NEVER, Ints
 __all__ = ["read_spool"]
 
 _BROKEN: Final = (struct.error, ValueError, IndexError, KeyError, TypeError, OverflowError)
-_STEPS: Final = frozenset(f.HEADS)
+_STEPS: Final = frozenset(f.BODIES)
+_HEAD_WORD: Final = struct.Struct("<I")
+_COMMIT_WORD: Final = struct.Struct("<Q")
 _OF_ANY_PROCESS: Final = frozenset((f.NAME, f.PAUSE))
-_LAYOUT: Final = {kind: struct.Struct(layout) for kind, layout in f.HEADS.items()}
+_LAYOUT: Final = {kind: struct.Struct(layout) for kind, layout in f.BODIES.items()}
 
 
 def _fields(codes: str, names: list[str]) -> np.dtype[np.void]:
@@ -36,9 +38,9 @@ def _fields(codes: str, names: list[str]) -> np.dtype[np.void]:
 
 
 _COLUMNS: Final = ["step", "t0", "dt", "emit", "graph", "flags", "marks", "padded", "decode", "prefill", "kv"]
-_HEAD: Final = {kind: _fields(codes[1:], _COLUMNS) for kind, codes in f.HEADS.items()}
-_MARK: Final = {kind: _fields(f.MARKS[kind], ["t", "delay"]) for kind in f.HEADS}
-_END: Final = {kind: _fields(f.ENDS[kind], ["cpu", "delay"]) for kind in f.HEADS}
+_HEAD: Final = {kind: _fields(codes[1:], _COLUMNS) for kind, codes in f.BODIES.items()}
+_MARK: Final = {kind: _fields(f.MARKS[kind], ["t", "delay"]) for kind in f.BODIES}
+_END: Final = {kind: _fields(f.ENDS[kind], ["cpu", "delay"]) for kind in f.BODIES}
 _WINDOW: Final = np.dtype(
     [("name", "<u2"), ("device", "<u2"), ("request", "<i4"), ("t0", "<i8"), ("t1", "<i8"), ("delay", "<i8")]
 )
@@ -76,28 +78,58 @@ def read_spool(path: Path, draft: Draft, process: str, owner: bool) -> None:
 
 
 def _records(data: bytes, draft: Draft) -> Iterator[tuple[int, int, memoryview]]:
-    """The committed records. What follows the last one, if it is not empty, is counted in the notes."""
+    """The committed records. What follows the last one, if it is not empty, is counted in the notes.
+
+    Records wait for the CHECK that follows them. Those that none follows are good if the file ends there as one does
+    whose writer was killed; if it ends in another way, nothing vouches for them.
+    """
     view = memoryview(data)
-    words = view[: len(data) & ~7].cast("Q")
-    pos, size, slug = 8, len(data), "torn_tail_bytes"
-    while pos + 8 <= size:
-        word = words[pos >> 3]
-        if not word:
-            break
-        low = word & 0xFFFFFFFF
-        kind, n = low >> 24, low & 0xFFFFFF
-        end = pos + 8 + n
-        if end > size:
-            break
-        payload = view[pos + 8 : end]
-        if crc32(b"pad" if kind == f.PAD else payload, low) != word >> 32:
-            slug = "corrupt_bytes"
-            break
-        if kind != f.PAD:
-            yield pos, kind, payload
-        pos = end + 7 & ~7
+    waiting: list[tuple[int, int, memoryview]] = []
+    pos = block = 8
+    while (record := _record(view, pos)) is not None:
+        kind, payload, end = record
+        if kind == f.CHECK:
+            if f.R_CHECK.unpack(payload)[0] != crc32(view[block:pos]):
+                draft.notes["corrupt_bytes"] += len(data) - block
+                return
+            yield from waiting
+            waiting.clear()
+        elif kind != f.PAD:
+            waiting.append((pos, kind, payload))
+        pos = end
+        if kind in (f.CHECK, f.PAD):
+            block = pos
+    slug = _ending(data, pos)
+    if slug != "torn_tail_bytes":
+        draft.notes[slug] += len(data) - block
+        return
+    yield from waiting
     if rest := len(data[pos:].rstrip(b"\0")):
         draft.notes[slug] += rest
+
+
+def _record(view: memoryview, pos: int) -> tuple[int, memoryview, int] | None:
+    """Kind, payload and end of the record at `pos`, if one was committed there."""
+    if pos + 16 > len(view):
+        return None
+    (head,) = _HEAD_WORD.unpack_from(view, pos)
+    n = head & 0xFFFFFF
+    end = pos + (n + 11 & ~7) + 8
+    if not head or end > len(view) or _COMMIT_WORD.unpack_from(view, end - 8)[0] != f.word_of(head):
+        return None
+    return head >> 24, view[pos + 4 : pos + 4 + n], end
+
+
+def _ending(data: bytes, pos: int) -> str:
+    """What is at `pos`, where no record is: what a killed writer leaves, a file cut short, or disorder."""
+    if len(data) - pos < 16:
+        return "cut_bytes" if data[pos:].strip(b"\0") else "torn_tail_bytes"
+    (head,) = _HEAD_WORD.unpack_from(data, pos)
+    end = pos + ((head & 0xFFFFFF) + 11 & ~7) + 8
+    if end > len(data):
+        return "cut_bytes"
+    killed = not head or not data[end - 8 :].strip(b"\0")
+    return "torn_tail_bytes" if killed else "corrupt_bytes"
 
 
 class _Steps:
@@ -119,7 +151,7 @@ class _Reader:
         self.batch: set[int] = set()
         self.batch_array: Ints = _EMPTY
         self.changed = False
-        self.steps = {kind: _Steps() for kind in f.HEADS}
+        self.steps = {kind: _Steps() for kind in f.BODIES}
         self.emits: list[tuple[int, int, Ints, Ints | None]] = []  # step, stamp, handles, tokens
         self.members: list[tuple[int, Ints]] = []
         self.owners: dict[int, list[tuple[int, int]]] = {}

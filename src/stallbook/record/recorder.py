@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Iterable
 from typing import Any, Final
-from zlib import crc32
 
 from stallbook.record import spool
 from stallbook.record.counters import PoolDelay, RunDelay, available
@@ -23,7 +22,7 @@ _NO_NAME: Final = spool.NO_NAME
 _BATCH_EMITS: Final = spool.EMITS | spool.EMITS_BATCH
 _STATE_MASK: Final = 1023
 _SAMPLE_MASK: Final = 63
-"""One step in 64 measures its own `end`, and one in 1024 is followed by the recorder's own counts."""
+"""One step in 64 measures its own `end` and is followed by a CHECK, one in 1024 by the recorder's own counts."""
 _thread_time = time.thread_time_ns
 
 
@@ -172,22 +171,15 @@ class Recorder(Requests):
                 t0, count = self._t0, len(sequence)
                 if decode_tokens == -1:
                     decode_tokens = len(self._batch) if flags else 0
-                pack, low, size = self._layouts[count]
-                payload = pack(
-                    step, t0, t - t0, self._emit - t0 if flags else -1, graph, flags, count, padded, decode_tokens,
-                    self._prefill, kv_tokens, sequence, *marks,
-                )  # fmt: skip
-                # From here on as `MemorySpool.append`, which see: written out for the sake of a call.
+                pack, head, word, size = self._layouts[count]
                 store: Any = self._store
                 pos = store.pos
-                if pos + size > store.limit:
-                    store.grow(size)
-                    pos = store.pos
-                at = pos + 8
-                store.mapped[at : at + len(payload)] = payload
-                store.words[pos >> 3] = crc32(payload, low) << 32 | low
+                pack(
+                    store.window, pos, head, step, t0, t - t0, self._emit - t0 if flags else -1, graph, flags, count,
+                    padded, decode_tokens, self._prefill, kv_tokens, sequence, *marks, word,
+                )  # fmt: skip
                 store.pos = pos + size
-        except (struct.error, IndexError):  # something does not fit, or there are very many segments
+        except (struct.error, IndexError):  # something does not fit: a number, the segments, the chunk
             self._end_unusual(t or 0, graph, padded, decode_tokens, kv_tokens, members)
         except Exception:
             self._lost()
@@ -216,10 +208,10 @@ class Recorder(Requests):
             )  # fmt: skip
             kind = self._kind
             try:
-                payload = spool.head(kind, count).pack(*values)
+                payload = spool.body(kind, count).pack(*values)
             except struct.error:
                 kind = spool.WIDE[kind]
-                payload = spool.head(kind, count).pack(*values)
+                payload = spool.body(kind, count).pack(*values)
             self._put(kind, payload + tail)
             del ops[:cut]
         except Exception:
@@ -257,6 +249,8 @@ class Recorder(Requests):
             self._samples += 1
             self._sampled_marks += marks
             self._measured += _thread_time() - began
+            if self._store is not None:
+                self._store.check()
             if not self._step & _STATE_MASK:
                 self.flush()
         except Exception:

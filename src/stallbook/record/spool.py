@@ -1,8 +1,8 @@
 """The spool: an append-only file of checked records, written by one process. See docs/format.md.
 
-A record is an 8-byte word and a payload. The payload is written first and the word, one aligned store, last, so a
-reader that meets a zero word is at the end of what was committed, whenever the writer was killed. The word
-carries the payload's length, kind and CRC-32; the CRC tells a page that a power loss lost from one that it kept.
+A record is a head (its kind and length), a payload, and a commit word, which repeats the head and is written last: one
+aligned store. A reader that does not find the word is at the end of what was committed, whenever the writer was killed.
+Now and then a CHECK record holds the CRC-32 of all since the one before: it tells what a power loss or a bad disk did.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from struct import Struct
 from typing import Final
 from zlib import crc32
 
-__all__ = ["CHUNK", "HEADS", "MAGIC", "VERSION", "MemorySpool", "Spool", "head", "layout", "spool_name"]
+__all__ = ["BODIES", "CHUNK", "MAGIC", "VERSION", "MemorySpool", "Spool", "body", "layout", "spool_name", "word_of"]
 
 VERSION: Final = 1
 """History. 1: the first."""
@@ -26,7 +26,7 @@ CHUNK: Final = 1 << 18
 """Growth of the file. Mapping and prefaulting 256 KiB costs about 50 us, once in some two thousand steps."""
 
 (PAD, HELLO, NAME, ARRIVE, ADMIT, EVICT, READMIT, FINISH, HOLD, RELEASE, STEP, STEP_OS, STEP_DELAYS, STEP_WIDE,
- STEP_OS_WIDE, STEP_DELAYS_WIDE, PAUSE, PROBE, DELIVER, RESTART, FACT, STATE) = range(1, 23)  # fmt: skip
+ STEP_OS_WIDE, STEP_DELAYS_WIDE, PAUSE, PROBE, DELIVER, RESTART, FACT, STATE, CHECK) = range(1, 24)  # fmt: skip
 
 # Payloads. Times are absolute; -1 is "not recorded"; text (UTF-8) fills what is left of the payload.
 R_NAME: Final = Struct("<H")  # index; text
@@ -39,13 +39,14 @@ R_PROBE: Final = Struct("<qq")  # t, ns
 R_DELIVER: Final = Struct("<Iqqb")  # handle, t, tokens, boundary
 R_RESTART: Final = Struct("<q")  # t
 R_STATE: Final = Struct("<qqq")  # dropped, errors, self ns
+R_CHECK: Final = Struct("<I")  # CRC-32 of all since the end of the last CHECK or PAD
 
 # A step's head; the names of its marks, a byte each; their times, each with the run-queue delay since the mark before
 # it where there is one for each segment; and with OS counters the step's CPU time and a delay: that of the whole step,
 # or the one since its last mark. A mark starts the segment that it names and ends the one before it (NO_NAME only
 # ends), and so does the end of the step. Wide kinds hold what the others cannot.
 _NARROW, _WIDE = "<IqIiBBHhhii", "<qqqqBBHqqqq"
-HEADS: Final = {
+BODIES: Final = {
     STEP: _NARROW, STEP_OS: _NARROW, STEP_DELAYS: _NARROW,
     STEP_WIDE: _WIDE, STEP_OS_WIDE: _WIDE, STEP_DELAYS_WIDE: _WIDE,
 }  # fmt: skip
@@ -61,20 +62,30 @@ R_TAIL: Final = Struct("<IIIII")
 """Lengths of the tail's lists: batch changes, emissions, members, owners, windows. In 32-bit words: a change is
 handle * 2 + (1 if it left); an emission handle, tokens; an owner mark, handle; the windows are of R_WINDOW."""
 R_WINDOW: Final = Struct("<HHiqqq")  # name, device, request, t0, t1, run delay
-_WORD_LIMIT: Final = 1 << 24
+_LONGEST: Final = (1 << 24) - 32
+_CLOSING: Final = 32
+"""What a chunk keeps free at its end: room for a CHECK and the smallest PAD."""
 _POPULATE_WRITE: Final = 23  # MADV_POPULATE_WRITE, Linux 5.14; not yet a name in `mmap`
 
 
+def word_of(head: int) -> int:
+    """The commit word of a record: its head, and the head's complement."""
+    return (head ^ 0xFFFFFFFF) << 32 | head
+
+
 @functools.lru_cache(maxsize=512)
-def head(kind: int, marks: int) -> Struct:
-    """The layout of a step record of that kind, without its tail."""
-    return Struct(HEADS[kind] + f"{marks}s" + MARKS[kind] * marks + ENDS[kind])
+def body(kind: int, marks: int) -> Struct:
+    """The payload of a step of that kind, without its tail."""
+    return Struct(BODIES[kind] + f"{marks}s" + MARKS[kind] * marks + ENDS[kind])
 
 
-def layout(kind: int, marks: int) -> tuple[Callable[..., bytes], int, int]:
-    """For a step without a tail: how to pack it, the low half of its word, and its size in the file."""
-    step = head(kind, marks)
-    return step.pack, kind << 24 | step.size, (step.size + 15) & ~7
+def layout(kind: int, marks: int) -> tuple[Callable[..., None], int, int, int]:
+    """For a step without a tail: how to pack the whole record in place, its head, its commit word, and its size."""
+    payload = body(kind, marks)
+    padding = -(payload.size + 4) % 8
+    record = Struct("<I" + payload.format[1:] + f"{padding}xQ")
+    head = kind << 24 | payload.size
+    return record.pack_into, head, word_of(head), record.size
 
 
 def spool_name(process: str) -> str:
@@ -83,46 +94,58 @@ def spool_name(process: str) -> str:
 
 
 class MemorySpool:
-    """A sink for calibration: the same work, on a mapping without a file, used as a ring."""
+    """A spool for calibration: the same work, on a mapping without a file, used as a ring."""
 
-    __slots__ = ("limit", "mapped", "pos", "words")
+    __slots__ = ("_mapped", "_words", "block", "pos", "window")
 
     def __init__(self) -> None:
-        self.pos, self.limit = 0, 0
-        self.grow(CHUNK)
+        self._set(mmap.mmap(-1, CHUNK), 0)
+
+    def _set(self, mapped: mmap.mmap, pos: int) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            mapped.madvise(_POPULATE_WRITE)
+        self._mapped = mapped
+        self._words = memoryview(mapped).cast("Q")
+        self.window = memoryview(mapped)[: len(mapped) - _CLOSING]
+        """Where records go; writing past its end raises."""
+        self.pos = self.block = pos
 
     def append(self, kind: int, payload: bytes) -> None:
-        """Commit one record."""
-        # `Recorder.end` has these lines too. A collection can start in them, but a GC callback never appends.
-        low = kind << 24 | len(payload)
-        size = (len(payload) + 15) & ~7
-        if self.pos + size > self.limit:
+        """Commit one record. Raises OSError when there is no room for it."""
+        # `Recorder.end` does this in its own way. A collection can start here, but a GC callback never appends.
+        n = len(payload)
+        size = ((n + 11) & ~7) + 8
+        if self.pos + size > len(self.window):
             self.grow(size)
-        pos = self.pos
-        at = pos + 8
-        self.mapped[at : at + len(payload)] = payload
-        self.words[pos >> 3] = crc32(payload, low) << 32 | low
+        self._write(kind, payload, n, size)
+
+    def _write(self, kind: int, payload: bytes, n: int, size: int) -> None:
+        pos, head = self.pos, kind << 24 | n
+        self._mapped[pos : pos + 4 + n] = head.to_bytes(4, "little") + payload
+        self._words[(pos + size >> 3) - 1] = word_of(head)
         self.pos = pos + size
+
+    def check(self) -> None:
+        """Write the CRC of what came since the last one."""
+        if self.pos > self.block:
+            with memoryview(self._mapped) as view, view[self.block : self.pos] as block:
+                crc = crc32(block)
+            self._write(CHECK, R_CHECK.pack(crc), 4, 16)
+            self.block = self.pos
 
     def grow(self, size: int) -> None:
         """Make room for a record of that size."""
-        if size > CHUNK:
+        if size > len(self.window):
             raise OSError("record too long")
-        if not self.limit:
-            self._set(mmap.mmap(-1, CHUNK))
-        self.pos = 0
-
-    def _set(self, mapped: mmap.mmap) -> None:
-        self.mapped, self.limit = mapped, len(mapped)
-        self.words = memoryview(mapped).cast("Q")
-        with contextlib.suppress(OSError, ValueError):
-            mapped.madvise(_POPULATE_WRITE)
+        self.pos = self.block = 0
 
     def close(self) -> None:
         """Unmap."""
-        self.limit = self.pos = 0
-        self.words.release()
-        self.mapped.close()
+        self.pos = 0
+        self.window.release()
+        self.window = memoryview(b"")
+        self._words.release()
+        self._mapped.close()
 
     def abandon(self) -> None:
         """Unmap."""
@@ -130,7 +153,7 @@ class MemorySpool:
 
 
 class Spool(MemorySpool):
-    """A sink that is a file, mapped a chunk at a time. A record never straddles two chunks."""
+    """A spool that is a file, mapped a chunk at a time. A record never straddles two chunks."""
 
     __slots__ = ("_base", "_fd")
 
@@ -138,40 +161,49 @@ class Spool(MemorySpool):
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         self._base = 0
         try:
-            super().__init__()
+            self._set(self._chunk(CHUNK), 8)
         except BaseException:
             os.close(self._fd)
             raise
-        self.mapped[:8] = MAGIC
-        self.pos = 8
+        self._mapped[:8] = MAGIC
+
+    def _chunk(self, length: int) -> mmap.mmap:
+        """On a full disk this raises, where a write to a hole of the file would kill the engine."""
+        _allocate(self._fd, self._base, length)
+        return mmap.mmap(self._fd, length, offset=self._base)
 
     def grow(self, size: int) -> None:
-        """Map the next chunk. On a full disk this raises, where a write to a hole of the file would kill the engine."""
-        if size >= _WORD_LIMIT:
+        """Close this chunk with a CHECK and a PAD, and map another."""
+        if size > _LONGEST:
             raise OSError("record too long")
-        length = -(-size // CHUNK) * CHUNK
-        base = self._base + self.limit
-        _allocate(self._fd, base, length)
-        mapped = mmap.mmap(self._fd, length, offset=base)
-        if self.limit:
-            self._pad()
-            self.words.release()
-            self.mapped.close()
-        self._base, self.pos = base, 0
-        self._set(mapped)
+        full, words, window, end = self._mapped, self._words, self.window, len(self._mapped)
+        self._base += end
+        try:
+            mapped = self._chunk(-(-(size + _CLOSING) // CHUNK) * CHUNK)
+        except BaseException:
+            self._base -= end
+            raise
+        self.check()
+        rest = end - self.pos
+        head = PAD << 24 | rest - 12
+        full[self.pos : self.pos + 4] = head.to_bytes(4, "little")
+        words[-1] = word_of(head)
+        self._set(mapped, 0)
+        window.release()
+        words.release()
+        full.close()
 
-    def _pad(self) -> None:
-        """Say that the rest of this chunk is empty."""
-        rest = self.limit - self.pos
-        if rest:
-            low = PAD << 24 | rest - 8
-            self.words[self.pos >> 3] = crc32(b"pad", low) << 32 | low
+    @property
+    def written(self) -> int:
+        """Bytes so far."""
+        return self._base + self.pos
 
     def close(self) -> None:
         """Unmap, and give back what the last chunk did not use."""
         if self._fd < 0:
             return
-        end = self._base + self.pos
+        self.check()
+        end = self.written
         super().close()
         try:
             os.ftruncate(self._fd, end)

@@ -8,7 +8,7 @@ import pytest
 
 from stallbook.demo.workload import MAX_NEW, MEAN_NEW, make_burst, make_trace, trace_digest
 
-GOLDEN = "4c606c7f59cb54cf5b3751897f8a730e6cce3d79b647dd3a464edb92dc656f7e"
+GOLDEN = "518a37f811ea89ac1d88e41c0afd6f2e9b73d6cfb551a73c0da2a199b0fe1230"
 
 
 def test_a_seed_s_trace_is_fixed_for_good() -> None:

@@ -89,12 +89,13 @@ def _set_rate(
     _say(progress, "calibrating", settings)
     found = capacities.measure(
         executor=executor, intake=LoopIntake(), recorder=NullRecorder(), clock=REAL_CLOCK, history=ObjectHistory(),
-        stop=stop,
+        probe=Probe(REAL_CLOCK.now), stop=stop,
     )  # fmt: skip
     if not found.tokens_per_s and not stop.requested:
         raise StallbookError("capacity", "this machine served nothing in the burst", "give --rate yourself")
     summary.rate = capacities.arrival_rate(found)
     summary.capacity, summary.load = round(found.tokens_per_s, 1), capacities.LOAD
+    summary.capacity_spread, summary.capacity_probe_ns = round(found.spread, 3), found.probe_ns
 
 
 def _intake(settings: Settings) -> Intake:
@@ -156,6 +157,7 @@ def _recorder(settings: Settings, out: Path | None, summary: Summary) -> Recorde
         return NullRecorder()
     config = {
         **settings.as_dict(), "rate": summary.rate, "rate_auto": settings.rate is None, "capacity": summary.capacity,
+        "capacity_spread": summary.capacity_spread, "capacity_probe_ns": summary.capacity_probe_ns,
         "load": summary.load, "trace_sha256": summary.trace_sha256, "blas": summary.blas, **describe(),
     }  # fmt: skip
     try:

@@ -55,6 +55,10 @@ class Summary:
     rate: float = 0.0
     capacity: float | None = None
     """Tokens a second that a saturated burst made; None where the rate was given."""
+    capacity_spread: float | None = None
+    """Interquartile range of the burst's quarter-seconds, as a fraction of the capacity."""
+    capacity_probe_ns: int | None = None
+    """The machine probe's median during the burst, to hold against the run's own."""
     load: float | None = None
     """The fraction of the capacity that `rate` asks for; None where the rate was given."""
     interrupted: bool = False

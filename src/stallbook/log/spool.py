@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
-from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +17,7 @@ import numpy.typing as npt
 from stallbook.errors import StallbookError
 from stallbook.log.draft import Draft
 from stallbook.log.spool_events import EVENTS, Context
+from stallbook.log.spool_records import committed, spool_bytes
 from stallbook.record import spool as f
 from stallbook.run import NEVER, Ints
 
@@ -26,8 +25,6 @@ __all__ = ["read_spool"]
 
 _BROKEN: Final = (struct.error, ValueError, IndexError, KeyError, TypeError, OverflowError)
 _STEPS: Final = frozenset(f.BODIES)
-_HEAD_WORD: Final = struct.Struct("<I")
-_COMMIT_WORD: Final = struct.Struct("<Q")
 _OF_ANY_PROCESS: Final = frozenset((f.NAME, f.PAUSE))
 _LAYOUT: Final = {kind: struct.Struct(layout) for kind, layout in f.BODIES.items()}
 
@@ -51,21 +48,12 @@ def read_spool(path: Path, draft: Draft, process: str, owner: bool) -> None:
     """Add what a spool holds to the draft. Only the owner's steps are the log's steps; another process adds pauses,
     and its segments to the steps of the same number.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise StallbookError("unreadable", error.strerror or str(error), "check the file", str(path)) from None
-    if not data.strip(b"\0"):
+    data = spool_bytes(path)
+    if not data:
         draft.notes["empty_spools"] += 1  # its process was killed before it wrote anything
         return
-    if data[:6] != f.MAGIC[:6]:
-        raise StallbookError("foreign", "not a spool of a stallbook log", "remove it from the folder", str(path))
-    version = int.from_bytes(data[6:8], "little")
-    if version != f.VERSION:
-        what = f"format {version}, this version reads {f.VERSION}"
-        raise StallbookError("version", what, "open it with the stallbook that wrote it", str(path))
     reader = _Reader(draft, process, owner)
-    for at, kind, payload in _records(data, draft):
+    for at, kind, payload in committed(data, draft.notes):
         try:
             reader.take(kind, payload)
         except _BROKEN:
@@ -75,61 +63,6 @@ def read_spool(path: Path, draft: Draft, process: str, owner: bool) -> None:
         reader.finish()
     except _BROKEN:
         raise StallbookError("bad-record", "records that make no sense", "record again", str(path)) from None
-
-
-def _records(data: bytes, draft: Draft) -> Iterator[tuple[int, int, memoryview]]:
-    """The committed records. What follows the last one, if it is not empty, is counted in the notes.
-
-    Records wait for the CHECK that follows them. Those that none follows are good if the file ends there as one does
-    whose writer was killed; if it ends in another way, nothing vouches for them.
-    """
-    view = memoryview(data)
-    waiting: list[tuple[int, int, memoryview]] = []
-    pos = block = 8
-    while (record := _record(view, pos)) is not None:
-        kind, payload, end = record
-        if kind == f.CHECK:
-            if f.R_CHECK.unpack(payload)[0] != crc32(view[block:pos]):
-                draft.notes["corrupt_bytes"] += len(data) - block
-                return
-            yield from waiting
-            waiting.clear()
-        elif kind != f.PAD:
-            waiting.append((pos, kind, payload))
-        pos = end
-        if kind in (f.CHECK, f.PAD):
-            block = pos
-    slug = _ending(data, pos)
-    if slug != "torn_tail_bytes":
-        draft.notes[slug] += len(data) - block
-        return
-    yield from waiting
-    if rest := len(data[pos:].rstrip(b"\0")):
-        draft.notes[slug] += rest
-
-
-def _record(view: memoryview, pos: int) -> tuple[int, memoryview, int] | None:
-    """Kind, payload and end of the record at `pos`, if one was committed there."""
-    if pos + 16 > len(view):
-        return None
-    (head,) = _HEAD_WORD.unpack_from(view, pos)
-    n = head & 0xFFFFFF
-    end = pos + (n + 11 & ~7) + 8
-    if not head or end > len(view) or _COMMIT_WORD.unpack_from(view, end - 8)[0] != f.word_of(head):
-        return None
-    return head >> 24, view[pos + 4 : pos + 4 + n], end
-
-
-def _ending(data: bytes, pos: int) -> str:
-    """What is at `pos`, where no record is: what a killed writer leaves, a file cut short, or disorder."""
-    if len(data) - pos < 16:
-        return "cut_bytes" if data[pos:].strip(b"\0") else "torn_tail_bytes"
-    (head,) = _HEAD_WORD.unpack_from(data, pos)
-    end = pos + ((head & 0xFFFFFF) + 11 & ~7) + 8
-    if end > len(data):
-        return "cut_bytes"
-    killed = not head or not data[end - 8 :].strip(b"\0")
-    return "torn_tail_bytes" if killed else "corrupt_bytes"
 
 
 class _Steps:

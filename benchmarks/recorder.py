@@ -3,8 +3,9 @@
     python benchmarks/recorder.py                    # the first part, about 20 s
     python benchmarks/recorder.py --demo-pairs 20    # and 20 alternating pairs of short demonstrator runs
 
-A step has 6 segments and a batch of 32. All variants take turns in one process, so a drift of the machine meets all of
-them; figures are medians over rounds, and first deciles ("quiet"). `net` is above the same number of clock reads.
+A step has 6 segments and a batch of 32. All variants take turns in one process, 20 steps to warm up and 100 measured,
+so a drift of the machine meets all of them. Figures are medians over rounds, and first deciles ("quiet"); `net` is above
+the same number of clock reads.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any
 from stallbook.record import Recorder
 from stallbook.record.counters import RunDelay, available
 
-SEGMENTS, BATCH, BLOCK = 6, 32, 100
+SEGMENTS, BATCH, WARM, BLOCK = 6, 32, 20, 100
 clock = time.perf_counter_ns
 
 
@@ -64,7 +65,7 @@ class Loop:
             for name in names:
                 recorder.enter(name)
             recorder.emit()
-            recorder.end(1, 32, -1, 9000)
+            recorder.end(1, BATCH, BATCH, 9000)
 
     def bytes_per_step(self, steps: int = 500) -> float:
         """By the writer's position: the file itself grows in chunks."""
@@ -79,6 +80,7 @@ def interleaved(variants: dict[str, Callable[[int], None]], rounds: int) -> dict
     taken: dict[str, list[float]] = {name: [] for name in variants}
     for _ in range(rounds):
         for name, run in variants.items():
+            run(WARM)
             start = clock()
             run(BLOCK)
             taken[name].append((clock() - start) / BLOCK / 1000)

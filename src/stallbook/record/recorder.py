@@ -110,7 +110,8 @@ class Recorder(Requests):
         flags = self._flags
         if flags == 0:  # all emissions of a step share the first one's stamp
             self._emit = t
-            self._cut = len(self._ops)
+            if self._unusual:
+                self._cut = len(self._ops)
         if flags >= 0:
             self._flags = flags | _BATCH_EMITS
         return t
@@ -127,8 +128,7 @@ class Recorder(Requests):
                 self._pairs += pair
             self._unusual = True
             if self._flags == 0:
-                self._emit = t
-                self._cut = len(self._ops)
+                self._emit, self._cut = t, len(self._ops)
             self._flags |= spool.EMITS
         except Exception:
             self._failed()
@@ -137,7 +137,7 @@ class Recorder(Requests):
     def drop(self) -> None:
         """Forget the open step: an idle pass of the loop. Joins and parts stay."""
         self._flags = -1
-        self._prefill = 0
+        self._prefill = self._cut = 0
         self._sequence.clear()
         self._marks.clear()
         if self._unusual:
@@ -214,6 +214,7 @@ class Recorder(Requests):
                 payload = spool.body(kind, count).pack(*values)
             self._put(kind, payload + tail)
             del ops[:cut]
+            self._cut = 0
         except Exception:
             self._lost()
         self._clear_lists()
@@ -258,17 +259,18 @@ class Recorder(Requests):
 
 
 class _StepSampler(Recorder):
-    """Reads the OS counters at both ends of a step."""
+    """Reads the OS counters at both ends of a step. (`super()` would cost more than the calls do.)"""
 
     __slots__ = ()
 
     def begin(self, step: int = -1, t: int | None = None) -> int:
-        t = super().begin(step, t)
+        t = Recorder.begin(self, step, t)
         try:
-            if self._delays is None:  # made here, on the thread that it is to measure
-                self._delays = PoolDelay() if self._pool else RunDelay()
-            self._delays.delta()
-            self._cpu = self._delays.cpu
+            delays = self._delays
+            if delays is None:  # made here, on the thread that it is to measure
+                delays = self._delays = PoolDelay() if self._pool else RunDelay()
+            delays.delta()
+            self._cpu = delays.cpu
         except Exception:
             self._failed()
         return t
@@ -278,12 +280,13 @@ class _StepSampler(Recorder):
         members: bool = True,
     ) -> None:  # fmt: skip
         try:
-            delays = self._delays
-            delay = delays.delta() if delays else 0
-            self._marks += (delays.cpu - self._cpu if delays else -1, delay)
+            delays: Any = self._delays
+            delay = delays.delta()
+            self._marks.append(delays.cpu - self._cpu)
+            self._marks.append(delay)
         except Exception:
             self._failed()
-        super().end(graph, padded, decode_tokens, kv_tokens, t, members)
+        Recorder.end(self, graph, padded, decode_tokens, kv_tokens, t, members)
 
 
 class _SegmentSampler(_StepSampler):
@@ -292,15 +295,11 @@ class _SegmentSampler(_StepSampler):
     __slots__ = ()
 
     def enter(self, name: int, request: int = -1, t: int | None = None) -> None:
-        super().enter(name, request, t)
-        self._sample()
-
-    def leave(self, t: int | None = None) -> None:
-        super().leave(t)
-        self._sample()
-
-    def _sample(self) -> None:
+        Recorder.enter(self, name, request, t)
         try:
             self._marks.append(self._delays.delta() if self._delays else 0)
         except Exception:
             self._failed()
+
+    def leave(self, t: int | None = None) -> None:
+        self.enter(_NO_NAME, -1, t)

@@ -47,6 +47,14 @@ def test_arrivals_swell_on_a_15_s_cycle() -> None:
     assert 1.8 < first / second < 2.8  # (1 + 0.6 * 2 / pi) / (1 - 0.6 * 2 / pi) = 2.2
 
 
-def test_a_burst_has_no_documents_and_arrives_at_once() -> None:
-    burst = make_burst(0, 200)
-    assert all(item.at_ns == 0 and len(item.text) < 100_000 for item in burst)
+def test_a_burst_arrives_at_once_and_every_group_of_it_is_alike() -> None:
+    burst = make_burst(96, 32)
+    assert len(burst) == 96
+    assert all(item.at_ns == 0 and len(item.text) < 20_000 for item in burst)
+    groups = [burst[low : low + 32] for low in (0, 32, 64)]
+    outputs = [sorted(item.max_new for item in group) for group in groups]
+    assert outputs[0] == outputs[1] == outputs[2]
+    assert statistics.fmean(outputs[0]) == pytest.approx(MEAN_NEW, rel=0.03)
+    aged, second, third = (statistics.fmean(len(item.text) for item in group) for group in groups)
+    assert second == pytest.approx(third, rel=0.01)
+    assert aged - second == pytest.approx(270 * 4.4, rel=0.05)

@@ -40,7 +40,7 @@ from stallbook.demo.workload import MEAN_NEW, make_burst
 
 __all__ = ["BURST_S", "LOAD", "Capacity", "arrival_rate", "measure"]
 
-BURST_S: Final = 4.0
+BURST_S: Final = 5.0
 WARM_S: Final = 1.0
 WINDOW_S: Final = 0.25
 BURST_ROWS: Final = 32
@@ -74,7 +74,7 @@ def measure(
         [], replace(Limits(), max_num_seqs=BURST_ROWS), executor=executor, intake=intake, recorder=recorder,
         clock=clock, history=history, probe=kept,
     )  # fmt: skip
-    supply = cycle(make_burst(0, BURST_REQUESTS, aged=BURST_ROWS))
+    supply = cycle(make_burst(BURST_REQUESTS, BURST_ROWS))
     start = mark = clock.now()
     made, rates = 0, []
     while (now := clock.now()) < start + seconds * 1e9 and not (stop and stop.requested):

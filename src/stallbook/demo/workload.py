@@ -12,8 +12,9 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
+from statistics import NormalDist
 from typing import Final
 
 __all__ = [
@@ -43,7 +44,7 @@ _WORDS: Final = tuple(_PROSE.split())
 _UNITS: Final = ("ms", "kb", "%", ".5")
 _NUMBER_SHARE: Final = 0.08
 _SALT: Final = "trace-4"
-"""Of sixteen salts the one whose seeds 1 to 5 stay nearest (within 9%) to the mean load, at 5 to 12 requests a second."""
+"""Of sixteen salts the one whose seeds 1 to 5 stay nearest to the mean load: within 9% at 5 to 12 arrivals a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,33 +86,46 @@ def make_trace(seed: int, seconds: float, rate: float) -> list[Arrival]:
         if now >= seconds:
             return trace
         if random.random() * peak <= 1 + SWELL * math.sin(2 * math.pi * now / CYCLE_S):  # thinning
-            trace.append(_arrival(random, seed, len(trace), int(now * 1e9), documents=True))
+            trace.append(_arrival(random, seed, len(trace), int(now * 1e9)))
 
 
-def make_burst(seed: int, count: int, aged: int = 0) -> list[Arrival]:
+def make_burst(count: int, batch: int) -> list[Arrival]:
     """The same mix all at once and without documents, to saturate an engine for a measurement.
 
-    The first `aged` prompts are longer by as much as a request in mid-answer has already written, so that the
-    engine attends over a steady state's context from the start.
+    A short measurement must not depend on a lucky draw: each group of `batch` requests holds evenly spaced
+    quantiles of every length, in a shuffled order. The first group's prompts are longer by as much as a request
+    in mid-answer has already written, so that the engine attends over a steady state's context from the start.
     """
-    random = Random(f"burst {seed}")
-    burst = [_arrival(random, seed, index, 0, documents=False) for index in range(count)]
-    for index in range(aged):
-        written = min(MAX_NEW, -math.log(1 - random.random()) * NEW_SCALE)
-        more = make_text(Random(f"aged {seed} {index}"), int(written * CHARS_PER_TOKEN))
-        burst[index] = replace(burst[index], text=f"{burst[index].text} {more}")
+    random = Random("burst")
+    burst: list[Arrival] = []
+    while len(burst) < count:
+        aged = [0.0] * batch if burst else _quantiles(random, batch)
+        for size, new, age in zip(_quantiles(random, batch), _quantiles(random, batch), aged, strict=True):
+            chars = math.exp(CHARS_LOG_MEAN + CHARS_LOG_SIGMA * NormalDist().inv_cdf(size))
+            chars += min(MAX_NEW, -math.log(1 - age) * NEW_SCALE) * CHARS_PER_TOKEN
+            text = make_text(Random(f"burst {len(burst)}"), int(chars))
+            burst.append(Arrival(f"b{len(burst)}", 0, text, _output(new)))
     return burst
 
 
-def _arrival(random: Random, seed: int, index: int, at_ns: int, *, documents: bool) -> Arrival:
-    if random.random() < DOCUMENT_SHARE and documents:
+def _quantiles(random: Random, count: int) -> list[float]:
+    """The middles of `count` equal parts of (0, 1), shuffled."""
+    return sorted(((i + 0.5) / count for i in range(count)), key=lambda _: random.random())
+
+
+def _output(u: float) -> int:
+    """Output tokens at a quantile."""
+    return min(MAX_NEW, NEW_FLOOR + int(-math.log(1 - u) * NEW_SCALE))
+
+
+def _arrival(random: Random, seed: int, index: int, at_ns: int) -> Arrival:
+    if random.random() < DOCUMENT_SHARE:
         low, high = DOCUMENT_CHARS
         chars = low + int(random.random() * (high - low + 1))
     else:
         chars = int(math.exp(CHARS_LOG_MEAN + CHARS_LOG_SIGMA * _normal(random)))
-    new = min(MAX_NEW, NEW_FLOOR + int(-math.log(1 - random.random()) * NEW_SCALE))
-    text = make_text(Random(f"text {seed} {index}"), chars)
-    return Arrival(f"r{index}", at_ns, text, new)
+    new = _output(random.random())
+    return Arrival(f"r{index}", at_ns, make_text(Random(f"text {seed} {index}"), chars), new)
 
 
 def _normal(random: Random) -> float:

@@ -44,34 +44,38 @@ class Cost:
     @classmethod
     def _measure(cls, scratch: Any) -> Cost:
         clock, cpu, name = time.perf_counter_ns, time.thread_time_ns, scratch.name("x")
-        bare = full = event = end = 1 << 60
+        bare: list[int] = []
+        full: list[int] = []
+        event: list[int] = []
+        end: list[int] = []
         for _ in range(_ROUNDS):
-            t0 = clock()
+            start = clock()
             for _ in range(_STEPS):
                 scratch.begin()
                 scratch.emit()
                 scratch.end()
-            t1 = clock()
+            bare.append((clock() - start) // _STEPS)
+            start = clock()
             for _ in range(_STEPS):
                 scratch.begin()
                 for _ in range(_MARKS):
                     scratch.enter(name)
                 scratch.emit()
                 scratch.end()
-            t2 = clock()
+            full.append((clock() - start) // _STEPS)
+            start = clock()
             for _ in range(_STEPS):
                 scratch.admit(0)
-            t3 = clock()
+            event.append((clock() - start) // _STEPS)
             for _ in range(_STEPS):
                 scratch.begin()
                 for _ in range(_MARKS):
                     scratch.enter(name)
-                t = cpu()
+                start = cpu()
                 scratch.end()
-                end = min(end, cpu() - t)
-            bare, full = min(bare, (t1 - t0) // _STEPS), min(full, (t2 - t1) // _STEPS)
-            event = min(event, (t3 - t2) // _STEPS)
-        return cls(bare, max(0, (full - bare) // _MARKS), event, max(1, end))
+                end.append(cpu() - start)
+        step, six, one, last = (sorted(figures)[len(figures) // 2] for figures in (bare, full, event, end))
+        return cls(step, max(0, (six - step) // _MARKS), one, max(1, last))
 
     def total(self, samples: int, marks: int, measured: int, events: int, pauses: int) -> int:
         """Ns in all. Of `samples` steps, one in `EVERY`, the marks were counted and `end` was measured: in an engine

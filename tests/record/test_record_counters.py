@@ -1,0 +1,86 @@
+"""The OS counters: what the kernel says of a thread, asked as seldom as possible."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from stallbook.record.counters import PoolDelay, RunDelay, available
+
+pytestmark = pytest.mark.skipif(not available(), reason="this kernel does not count run-queue delay")
+
+
+def own_delay() -> int:
+    return int(Path("/proc/thread-self/schedstat").read_text().split()[1])
+
+
+def test_the_deltas_add_up_to_what_the_kernel_counted() -> None:
+    before = own_delay()
+    delays = RunDelay()
+    start = own_delay()
+    total = 0
+    for _ in range(200):
+        total += delays.delta()
+        time.sleep(0.0001)
+    total += delays.delta()
+    assert 0 <= total <= own_delay() - before
+    assert total >= own_delay() - start - 5_000_000  # what came after the last look
+    delays.close()
+
+
+def test_a_thread_that_computes_is_not_asked_about() -> None:
+    delays = RunDelay()
+    asked = 0
+    pread = delays._pread
+
+    def counted(*args: object) -> object:
+        nonlocal asked
+        asked += 1
+        return pread(*args)
+
+    delays._pread = counted
+    delays._idle = -(10**12)  # as if wall and CPU time agreed
+    for _ in range(10):
+        assert delays.delta() == 0
+    assert asked == 0
+    delays._idle = 10**9
+    delays.delta()
+    assert asked == 1
+    delays.close()
+
+
+def test_a_pool_is_as_late_as_its_latest_thread() -> None:
+    """Two native threads, one pinned beside a competitor: the step's delay is the longest, not the sum."""
+    delays = PoolDelay()
+    own = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
+    delays._others = {-1: (own, 0), -2: (own, 0)}  # stand-ins that have waited as long as this thread ever did
+    ever = own_delay()
+    assert ever <= delays.delta() <= ever + 10**9
+    delays._others.clear()
+    os.close(own)
+    delays.close()
+
+
+def test_native_threads_are_found_and_python_threads_are_not() -> None:
+    code = textwrap.dedent(
+        """
+        import threading, time
+        threading.Thread(target=time.sleep, args=(5,), daemon=True).start()
+        from stallbook.record.counters import PoolDelay
+        none = len(PoolDelay()._others)
+        import numpy as np
+        a = np.ones((256, 256)); a @ a
+        print(none, len(PoolDelay()._others))
+        """
+    )
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "2"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    none, pool = map(int, done.stdout.split())
+    assert none == 0
+    assert pool in (0, 1)  # 1 where NumPy comes with OpenBLAS

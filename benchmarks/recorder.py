@@ -4,8 +4,8 @@
     python benchmarks/recorder.py --demo-pairs 20    # and 20 alternating pairs of short demonstrator runs
 
 A step has 6 segments and a batch of 32. All variants take turns in one process, 20 steps to warm up and 100 measured,
-so a drift of the machine meets all of them. Figures are medians over rounds, and first deciles ("quiet"); `net` is above
-the same number of clock reads.
+so a drift of the machine meets all of them. Figures are medians over rounds, and first deciles ("quiet"); `net` is
+above the same number of clock reads.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "away": ("run", "causes", "intervals", "gaps"),
     "spans": ("run", "intervals", "gaps", "ledger", "away"),
     "abilities": ("run", "causes", "charges"),
-    "partition": CORE,
+    "partition": (*CORE, "frames"),  # inside `to_arrow` alone
     "waits": (*CORE, "partition"),
     "tally": (*CORE, "partition"),
     "counters": ("run", "tally"),

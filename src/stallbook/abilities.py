@@ -6,16 +6,16 @@ from stallbook.causes import OTHER, POST
 from stallbook.charges import Charges, segment_cause
 from stallbook.run import NO_GRAPH, Run
 
-__all__ = ["abilities"]
+__all__ = ["BOUNDED", "NOT_RECORDED", "PLACED", "abilities"]
 
-PLACED, BOUNDED, MISSING = "placed", "bounded", "not recorded"
+PLACED, BOUNDED, NOT_RECORDED = "placed", "bounded", "not recorded"
 
 
 def abilities(run: Run, rules: str, charges: Charges) -> dict[str, str]:
     """For each cause: "placed", "bounded" (known as a total, so placed only in proportion) or "not recorded"."""
 
     def placed(recorded: bool) -> str:
-        return PLACED if recorded else MISSING
+        return PLACED if recorded else NOT_RECORDED
 
     segments = "segments" in run.records or len(run.segments.t0) > 0
     graph = "graph" in run.records or bool((run.steps.graph != NO_GRAPH).any())

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from stallbook.causes import CLEAN
+from stallbook.abilities import NOT_RECORDED
+from stallbook.causes import CLEAN, ORDER, POST, ordered
 from stallbook.errors import StallbookError
 
 if TYPE_CHECKING:
     from stallbook.partition import Partition
+    from stallbook.run import Ints
 
 __all__ = ["FORMATS", "ROW_GROUP", "check_format", "columns", "to_arrow", "write"]
 
@@ -26,9 +28,9 @@ Block = dict[str, npt.NDArray[Any]]
 
 
 def columns(partition: Partition) -> list[str]:
-    """Names of the columns, in order."""
-    parts = [f"{cause}_ns" for cause in partition.causes]
-    context = [f"context_{cause}_ns" for cause in partition.causes]
+    """Names of the columns, in order: the same for every run under the same rules, but for `other:NAME`."""
+    parts = [f"{cause}_ns" for cause in _causes(partition)]
+    context = [f"context_{cause}_ns" for cause in _causes(partition)]
     return ["request", "step", "t0_ns", "t1_ns", "gap_ns", "tokens", "primary", *parts, *context]
 
 
@@ -57,6 +59,23 @@ def to_arrow(partition: Partition) -> Any:
     return pa.Table.from_batches(_batches(partition, pa), schema=_schema(partition, pa))
 
 
+def _causes(partition: Partition) -> tuple[str, ...]:
+    return ordered([*(POST if partition.rules == "post" else ORDER), *partition.causes])
+
+
+def _amounts(partition: Partition, table: Ints, row: Ints, prefix: str) -> Block:
+    """A column a cause. One that occurs nowhere is 0 all the way; one that was not recorded is None."""
+    out: Block = {}
+    for cause in _causes(partition):
+        if cause in partition.causes:
+            out[f"{prefix}{cause}_ns"] = table[row, partition.causes.index(cause)]
+        elif partition.abilities.get(cause) == NOT_RECORDED:
+            out[f"{prefix}{cause}_ns"] = np.full(len(row), None)
+        else:
+            out[f"{prefix}{cause}_ns"] = np.zeros(len(row), np.int64)
+    return out
+
+
 def _blocks(partition: Partition) -> Iterator[Block]:
     """The table a slice of gaps at a time; `request` and `primary` are still indices."""
     gaps = partition.gaps
@@ -73,8 +92,8 @@ def _blocks(partition: Partition) -> Iterator[Block]:
             "tokens": gaps.tokens[at],
             "primary": partition.row_primary[row],
         }
-        block |= {f"{cause}_ns": partition.rows[row, i] for i, cause in enumerate(partition.causes)}
-        block |= {f"context_{cause}_ns": partition.context[row, i] for i, cause in enumerate(partition.causes)}
+        block |= _amounts(partition, partition.rows, row, "")
+        block |= _amounts(partition, partition.context, row, "context_")
         yield block
 
 
@@ -98,7 +117,7 @@ def _batches(partition: Partition, pa: Any) -> Iterator[Any]:
         arrays = [
             pa.DictionaryArray.from_arrays(pa.array(values.astype(np.int32)), words[name])
             if name in words
-            else pa.array(np.ascontiguousarray(values))
+            else pa.array(np.ascontiguousarray(values), pa.int64())
             for name, values in block.items()
         ]
         yield pa.record_batch(arrays, schema=schema)

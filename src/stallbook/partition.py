@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -91,6 +91,12 @@ class Partition:
             out = np.empty((gaps, len(self.causes)), np.int64) if out is None else out
             return fast.spread(e.request, e.step, self.rhythm.ordinal, self.own, self.rows, len(self.rhythm.emit), out)
         return np.take(self.rows, self.row_of_gap, axis=0, out=out, mode="clip" if out is not None else "raise")
+
+    def to_arrow(self) -> Any:
+        """Every gap with its parts as a `pyarrow.Table`: the columns of `stallbook gaps`. Needs the `parquet` extra."""
+        from stallbook.frames import to_arrow  # a view for the caller's convenience: nothing here depends on it
+
+        return to_arrow(self)
 
 
 def partition(run: Run, rules: Rules = "full", baseline: ExplicitBaseline | None = None) -> Partition:

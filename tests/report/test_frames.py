@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from report_standin import MS, Rows, a_run, ints, partition
 
+import stallbook as sb
 from stallbook import frames
 from stallbook.errors import StallbookError
 
@@ -35,7 +36,9 @@ EXPECTED = {
     "primary": ["clean", "clean", "preempt"], "preempt_ns": [0, 0, 15 * MS], "fwd_ns": [9 * MS, 9 * MS, 5 * MS],
     "residual_ns": [MS, MS, 0], "context_preempt_ns": [0, 0, 0], "context_fwd_ns": [0, 0, 0],
     "context_residual_ns": [0, 0, 0],
+    **{f"{prefix}{cause}_ns": [0, 0, 0] for cause in ("prefill", "graph", "gc", "tok") for prefix in ("", "context_")},
 }  # fmt: skip
+"""Every cause has a column, also where it took no time."""
 
 
 @pytest.mark.parametrize("rows_at_a_time", [1, 2, 1 << 17])
@@ -85,3 +88,16 @@ def test_parts_add_up_in_the_table(p: Any) -> None:
     table = frames.to_arrow(p).to_pydict()
     parts = np.array([table[f"{cause}_ns"] for cause in p.causes])
     assert parts.sum(0).tolist() == table["gap_ns"]
+
+
+def test_what_was_not_recorded_is_null(tmp_path: Path) -> None:
+    run = sb.open(Path(__file__).parents[1] / "data" / "scenarios" / "S01.jsonl")
+    table = sb.partition(run).to_arrow()
+    assert table.column_names == frames.columns(sb.partition(run))
+    got = table.to_pydict()
+    assert got["prefill_ns"] == [1_270_000_000, 0]
+    assert got["graph_ns"] == [0, 0]
+    assert got["os_ns"] == got["unscheduled_ns"] == [None, None]
+    frames.write(sb.partition(run), tmp_path / "gaps.jsonl")
+    first = json.loads((tmp_path / "gaps.jsonl").read_text().splitlines()[0])
+    assert first["os_ns"] is None

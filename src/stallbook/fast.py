@@ -56,19 +56,20 @@ def _scan(request, step, ordinal, steps):
     weight = np.zeros(steps, np.int64)
     skipping = np.zeros(1024, np.int64)
     found = 0
-    for i in range(1, len(request)):
-        if request[i] != request[i - 1]:
-            continue
+    last_request, last = -1, -1
+    for i in range(len(request)):
         to = ordinal[step[i]]
-        if to - ordinal[step[i - 1]] == 1:
-            weight[to] += 1
-            continue
-        if found == len(skipping):
-            longer = np.zeros(2 * found, np.int64)
-            longer[:found] = skipping
-            skipping = longer
-        skipping[found] = i
-        found += 1
+        if request[i] == last_request:
+            if to - last == 1:
+                weight[to] += 1
+            else:
+                if found == len(skipping):
+                    longer = np.zeros(2 * found, np.int64)
+                    longer[:found] = skipping
+                    skipping = longer
+                skipping[found] = i
+                found += 1
+        last_request, last = request[i], to
     return weight, skipping[:found].copy()
 
 

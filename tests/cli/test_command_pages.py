@@ -20,7 +20,7 @@ from stallbook.demo import Settings
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"<!-- options -->\n.*?<!-- end -->", re.DOTALL)
-MINE = ("demo", "report", "gaps", "convert")
+PAGES = ("demo", "report", "gaps", "convert", "ladder")
 
 
 def signature(name: str) -> list[tuple[inspect.Parameter, Any, Any]]:
@@ -59,7 +59,7 @@ def options(name: str) -> str:
     return "\n".join(["<!-- options -->", *rows, "<!-- end -->"])
 
 
-@pytest.mark.parametrize("name", MINE)
+@pytest.mark.parametrize("name", PAGES)
 def test_the_page_lists_the_options(name: str) -> None:
     page = DOCS / f"{name}.md"
     text = page.read_text(encoding="utf-8")
@@ -69,7 +69,7 @@ def test_the_page_lists_the_options(name: str) -> None:
     assert options(name) in text
 
 
-@pytest.mark.parametrize("name", MINE)
+@pytest.mark.parametrize("name", PAGES)
 def test_help_names_every_option_and_argument(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,14 +80,14 @@ def test_help_names_every_option_and_argument(
     assert told == set(re.findall(r"`(--[a-z][a-z-]+)`", BLOCK.search(page)[0]))  # type: ignore[index]
 
 
-@pytest.mark.parametrize("name", MINE)
+@pytest.mark.parametrize("name", PAGES)
 def test_every_option_says_what_it_does(name: str) -> None:
     assert all(info.help for _, _, info in signature(name))
 
 
 def test_every_command_is_offered() -> None:
     group: Any = typer.main.get_command(app())
-    assert set(MINE) <= set(group.commands) <= set(COMMANDS)
+    assert set(PAGES) <= set(group.commands) <= set(COMMANDS)
 
 
 def test_the_demo_has_a_flag_for_every_setting_with_the_same_default() -> None:

@@ -23,7 +23,7 @@ import numpy as np
 
 from stallbook.partition import Partition, partition
 from stallbook.run import Ints, Run
-from stallbook.tally import Tally, tally
+from stallbook.tally import Tally, merge, tally
 from synthetic import synthetic_run
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
@@ -110,16 +110,15 @@ class Plain:
 
 def stream(millions: int) -> None:
     """Summarise many gaps piece by piece: each piece is a recording; the tallies add up exactly."""
-    total: Tally | None = None
+    pieces = []
     spent = 0.0
     for seed in range(millions):
         run = synthetic_run(10**6, seed)
         start = time.perf_counter()
-        t = tally(partition(run, "post"))
-        total = t if total is None else total + t
+        pieces.append(tally(partition(run, "post")))
         spent += time.perf_counter() - start
-    assert total is not None
     start = time.perf_counter()
+    total = merge(pieces)
     p99 = total.lengths.percentile(99)
     spent += time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

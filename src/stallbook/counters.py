@@ -13,7 +13,10 @@ import numpy as np
 from stallbook.run import EAGER, NEVER, UNKNOWN, Ints, Run
 from stallbook.tally import Distribution
 
-__all__ = ["STILL_DRIFT", "Collections", "Counters", "Speed", "count", "first_token_waits", "speed", "wall_ns"]
+__all__ = [
+    "STILL_DRIFT", "Collections", "Counters", "Series", "Speed", "count", "first_token_waits", "origin_ns", "series",
+    "speed", "wall_ns",
+]  # fmt: skip
 
 STILL_DRIFT: Final = 0.10
 """A machine whose speed moved by more than this between two thirds of a run did not hold still."""
@@ -77,6 +80,26 @@ class Speed:
         return self.moved <= STILL_DRIFT if self.moved is not None else None
 
 
+@dataclass(frozen=True)
+class Series:
+    """Other readings of gaps that end with several tokens, in ns a token. Neither is attributed to causes.
+
+    several: gaps that end with more than one. zero_filled: the first token has the gap, each other 0. divided: each
+    has the gap divided by the tokens.
+    """
+
+    several: int
+    zero_filled: Distribution
+    divided: Distribution
+
+
+def series(gap: Ints, tokens: Ints) -> Series:
+    """The readings of gaps (ns) that end with `tokens` each."""
+    others = tokens - 1
+    zeros = Distribution.of(np.zeros(1, np.int64), others.sum(keepdims=True))
+    return Series(int((others > 0).sum()), Distribution.of(gap) + zeros, Distribution.of(gap / tokens, tokens))
+
+
 def count(run: Run) -> Counters:
     """Every total of a run."""
     decode = run.steps.decode_tokens
@@ -107,10 +130,20 @@ def wall_ns(run: Run) -> int:
     """Length of the recording; from its first to its last stamp where the log does not say."""
     if run.wall_ns >= 0:
         return run.wall_ns
+    stamps = _stamps(run)
+    return int(stamps.max() - stamps.min()) if len(stamps) else 0
+
+
+def origin_ns(run: Run) -> int:
+    """The first stamp of a recording; 0 where it has none."""
+    stamps = _stamps(run)
+    return int(stamps.min()) if len(stamps) else 0
+
+
+def _stamps(run: Run) -> Ints:
     columns = (run.requests.arrive, run.steps.t0, run.steps.t1, run.steps.emit, run.requests.finish)
     stamps = np.concatenate(columns)
-    stamps = stamps[(stamps != UNKNOWN) & (stamps < NEVER)]
-    return int(stamps.max() - stamps.min()) if len(stamps) else 0
+    return np.asarray(stamps[(stamps != UNKNOWN) & (stamps < NEVER)])
 
 
 def speed(run: Run) -> Speed | None:

@@ -7,6 +7,7 @@ rows, never averaged.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +21,7 @@ from stallbook.run import Ints
 if TYPE_CHECKING:
     from stallbook.partition import Partition
 
-__all__ = ["BINS_MS", "Bin", "Distribution", "Mix", "Tally", "tally"]
+__all__ = ["BINS_MS", "Bin", "Distribution", "Mix", "Tally", "merge", "tally"]
 
 BINS_MS: Final = (0, 5, 10, 15, 20, 30, 50, 80, 120, 200, 400, 800)
 """Lower edges of the histogram of gaps, in ms; the last bin has no upper edge."""
@@ -120,16 +121,7 @@ class Tally:
     context_ns: dict[str, int]
 
     def __add__(self, other: Tally) -> Tally:
-        causes = ordered((*self.causes, *other.causes))
-        left, right = _remap(self, causes), _remap(other, causes)
-        return Tally(
-            causes=causes,
-            gap=np.concatenate((self.gap, other.gap)),
-            weight=np.concatenate((self.weight, other.weight)),
-            parts=np.concatenate((left[0], right[0])),
-            primary=np.concatenate((left[1], right[1])),
-            context_ns={c: self.context_ns.get(c, 0) + other.context_ns.get(c, 0) for c in causes},
-        )
+        return merge((self, other))
 
     @cached_property
     def lengths(self) -> Distribution:
@@ -198,8 +190,25 @@ def tally(partition: Partition) -> Tally:
     return Tally(partition.causes, partition.row_gap, weight, partition.rows, partition.row_primary, context)
 
 
+def merge(tallies: Sequence[Tally]) -> Tally:
+    """The tally of everything that was tallied, exactly; of nothing, where there is none."""
+    causes = ordered(cause for t in tallies for cause in t.causes)
+    columns = [_remap(t, causes) for t in tallies]
+    nothing = np.zeros(0, np.int64)
+    return Tally(
+        causes=causes,
+        gap=np.concatenate([nothing, *(t.gap for t in tallies)]),
+        weight=np.concatenate([nothing, *(t.weight for t in tallies)]),
+        parts=np.concatenate([np.zeros((0, len(causes)), np.int64), *(parts for parts, _ in columns)]),
+        primary=np.concatenate([nothing, *(primary for _, primary in columns)]),
+        context_ns={c: sum(t.context_ns.get(c, 0) for t in tallies) for c in causes},
+    )
+
+
 def _remap(part: Tally, causes: tuple[str, ...]) -> tuple[Ints, Ints]:
     """A tally's parts and primaries in other columns."""
+    if part.causes == causes:
+        return part.parts, part.primary
     to = np.array([causes.index(cause) for cause in part.causes], np.int64)
     parts = np.zeros((len(part.gap), len(causes)), np.int64)
     parts[:, to] = part.parts

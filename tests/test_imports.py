@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "stallbook"
 
 DATA = ("errors", "run", "causes")
 CORE = (*DATA, "intervals", "fast", "gaps", "timeline", "baseline", "charges", "ledger", "away", "spans", "abilities")
-READ = (*CORE, "partition", "waits", "tally", "counters")
+READ = (*CORE, "partition", "waits", "tally", "counters", "stalls", "beyond")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
     "causes": (),
@@ -34,6 +34,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "waits": (*CORE, "partition"),
     "tally": (*CORE, "partition"),
     "counters": ("run", "tally"),
+    "stalls": (*CORE, "partition", "waits", "tally", "counters"),
+    "beyond": (*CORE, "partition", "waits", "tally"),
     "frames": READ,
     "report": (*READ, "frames"),
     "demo": ("errors", "record"),

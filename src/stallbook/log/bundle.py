@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from stallbook.errors import StallbookError
 from stallbook.log.bundle_write import write_bundle
 from stallbook.log.draft import Draft
+from stallbook.log.jsonl import BOUNDARIES
+from stallbook.log.jsonl_events import text
 from stallbook.log.spool import read_spool
+from stallbook.log.spool_records import plain_file
 from stallbook.record import manifest
 from stallbook.record.spool import spool_name
 from stallbook.run import ExplicitBaseline
@@ -29,7 +33,8 @@ def read_bundle(path: Path) -> Draft:
     about = _manifest(path)
     owner = about["process"]
     draft = Draft(path=str(path), unit="step")
-    draft.engine, draft.boundary = about["engine"], about["boundary"]
+    draft.engine = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in about["engine"])
+    draft.boundary = about["boundary"]
     draft.records = frozenset(about["records"])
     draft.config, draft.facts = about["config"], {key: about[key] for key in _FACTS if key in about}
     if baseline := about["baseline"]:
@@ -51,17 +56,17 @@ def read_bundle(path: Path) -> Draft:
 def _manifest(path: Path) -> dict[str, Any]:
     file = path / manifest.NAME
     try:
-        about = json.loads(file.read_bytes())
+        about = json.loads(plain_file(file))
         version = about["stallbook_log"]
     except FileNotFoundError:
         what = f"no {manifest.NAME} in this folder"
         raise StallbookError("no-manifest", what, "give the folder of a log (NAME.stall)", str(path)) from None
     except OSError as error:
-        raise StallbookError("unreadable", error.strerror or str(error), "check the folder", str(file)) from None
+        raise StallbookError("unreadable", error.strerror or str(error), "check the file", str(file)) from None
     except (ValueError, KeyError, TypeError, RecursionError):
         raise StallbookError("foreign", "not a manifest of stallbook", "record again", str(file)) from None
-    if version != manifest.VERSION:
-        what = f"format {version}, this version reads {manifest.VERSION}"
+    if type(version) is not int or version != manifest.VERSION:
+        what = f"format {version!r:.40}, this version reads {manifest.VERSION}"
         raise StallbookError("version", what, "open it with the stallbook that wrote it", str(file))
     return _checked(about, file)
 
@@ -72,23 +77,44 @@ _SHAPE: dict[str, tuple[type | None, ...]] = {
 }  # fmt: skip
 
 
+def _whole(value: object) -> bool:
+    return type(value) is int and -1 <= value < 2**61
+
+
+def _names(*values: object) -> bool:
+    try:
+        for value in values:
+            text("unnamed" if value == "" else value)
+    except ValueError:
+        return False
+    return True
+
+
+def _counts(notes: object) -> bool:
+    return isinstance(notes, dict) and _names(*notes) and all(_whole(n) and n >= 0 for n in notes.values())
+
+
+def _finite(baseline: object) -> bool:
+    """No baseline, or three numbers of nanoseconds, as in the interchange format."""
+    given = [baseline.get(k) for k in ("fixed_ns", "row_ns", "kv_token_ns")] if isinstance(baseline, dict) else []
+    return not baseline or all(isinstance(n, (int, float)) and type(n) is not bool and abs(n) <= 2**61 for n in given)
+
+
+_FITS: dict[str, Callable[[Any], bool]] = {
+    "boundary": BOUNDARIES.__contains__, "records": lambda told: _names(*told), "baseline": _finite,
+}  # fmt: skip
+
+
 def _checked(about: dict[str, Any], file: Path) -> dict[str, Any]:
     """A manifest that says all that the reader needs."""
     bad = [key for key, kinds in _SHAPE.items() if not isinstance(about.get(key), tuple(k for k in kinds if k))]
-    bad += [k for k in ("wall_ns", "preemptions") if not isinstance(about.get(k, -1), int)]
-    if not bad and not all(isinstance(r, str) for r in about["records"]):
-        bad = ["records"]
-    baseline = about.get("baseline")
-    numbers = isinstance(baseline, dict) and all(
-        isinstance(baseline.get(k), int | float) for k in ("fixed_ns", "row_ns", "kv_token_ns")
-    )
-    if baseline and not numbers:
-        bad = [*bad, "baseline"]
-    notes = about.get("notes", {})
-    if not isinstance(notes, dict) or not all(isinstance(n, int) for n in notes.values()):
+    bad += [k for k in ("wall_ns", "preemptions") if not _whole(about.get(k, -1))]
+    if not bad:
+        bad = [key for key in ("boundary", "records", "baseline") if not _FITS[key](about[key])]
+    if not _counts(about.get("notes", {})):
         bad = [*bad, "notes"]
     if bad:
-        what = f"{bad[0]} is missing or of the wrong kind"
+        what = f"{bad[0]} is missing, of the wrong kind or out of range"
         raise StallbookError("foreign", what, "not a manifest of stallbook, or altered; record again", str(file))
     return about
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import numpy as np
 
@@ -10,10 +11,13 @@ from stallbook.log.arrays import Columns, Mask, first, order, take
 from stallbook.log.draft import TABLES, Draft
 from stallbook.run import NEVER, UNKNOWN, Emissions, Ints, Requests, Steps
 
-__all__ = ["emissions", "known_steps", "life", "lives", "ranges", "segments", "steps"]
+__all__ = ["emissions", "known_steps", "life", "lives", "ranges", "segments", "settings", "steps"]
 
 LIMIT: Final = 2**61
 """Stamps lie within this of zero (nanoseconds since 1970 do, until 2043), so that differences cannot overflow."""
+
+_DEEPEST: Final = 100
+"""How far settings and facts nest; what lies deeper is left out."""
 
 _CLOCK = "stamp both ends with one monotonic clock, in nanoseconds"
 _WRITER = "fix what wrote the log"
@@ -51,6 +55,28 @@ def ranges(draft: Draft, name: str, table: Columns) -> None:
             at = first(backwards, origin)
             what = f"t1 = {table['t1'][at]} lies before t0 = {table['t0'][at]}"
             raise draft.error("backwards", name, origin[at], what, _CLOCK)
+
+
+def settings(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings or facts as any JSON writer can take them: what is no finite number, or too deep, becomes None.
+
+    They only explain a recording, and are not worth refusing it.
+    """
+
+    def plain(value: Any, depth: int) -> Any:
+        if depth > _DEEPEST:
+            return None
+        if isinstance(value, Mapping):
+            return {plain(str(key), depth): plain(item, depth + 1) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [plain(item, depth + 1) for item in value]
+        if isinstance(value, str):
+            return value.encode("utf-8", "replace").decode()
+        if isinstance(value, (int, float)):
+            return value if abs(value) < 1e300 else None  # also None for what is not a number
+        return value
+
+    return {plain(str(key), 0): plain(value, 1) for key, value in told.items()}
 
 
 def steps(draft: Draft, table: Columns) -> None:

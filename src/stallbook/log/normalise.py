@@ -66,13 +66,13 @@ def build(draft: Draft) -> Run:
         engine=draft.engine,
         boundary=draft.boundary,
         records=frozenset(draft.records),
-        config=draft.config,
+        config=check.settings(draft.config),
         baseline=draft.baseline,
         path=draft.path,
         wall_ns=draft.wall_ns,
         preemptions=draft.preemptions,
         notes={slug: count for slug, count in sorted(draft.notes.items()) if count},
-        facts=draft.facts,
+        facts=check.settings(draft.facts),
     )
 
 

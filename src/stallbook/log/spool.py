@@ -23,7 +23,7 @@ from stallbook.run import NEVER, Ints
 
 __all__ = ["read_spool"]
 
-_BROKEN: Final = (struct.error, ValueError, IndexError, KeyError, TypeError, OverflowError)
+_BROKEN: Final = (struct.error, ValueError, IndexError, KeyError, TypeError, OverflowError, RecursionError)
 _STEPS: Final = frozenset(f.BODIES)
 _OF_ANY_PROCESS: Final = frozenset((f.NAME, f.PAUSE))
 _LAYOUT: Final = {kind: struct.Struct(layout) for kind, layout in f.BODIES.items()}
@@ -161,10 +161,16 @@ class _Reader:
 
     def rows(self, handles: Ints) -> Ints:
         """Request rows of handles, -1 for a handle that never arrived."""
-        requests = self.context.requests
-        table = np.full(max(requests, default=-1) + 2, -1)
-        table[list(requests)] = list(requests.values())
-        found: Ints = table[np.minimum(handles, len(table) - 1)]
+        given = np.array(list(self.context.requests.items()), dtype=np.int64).reshape(-1, 2)
+        handle, row = given[np.argsort(given[:, 0])].T
+        found: Ints
+        if not len(handle) or handle[-1] > 4 * len(handle):  # no recorder's: a table by handle could be of any size
+            at = np.minimum(np.searchsorted(handle, handles), max(len(handle) - 1, 0))
+            found = np.where(handle[at] == handles, row[at], -1) if len(handle) else np.full(len(handles), -1)
+            return found
+        table = np.full(int(handle[-1]) + 2, -1)
+        table[handle] = row
+        found = table[np.minimum(handles, len(table) - 1)]
         return found
 
     def finish(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import stat
 import struct
 from collections import Counter
 from collections.abc import Iterator
@@ -12,16 +14,24 @@ from zlib import crc32
 from stallbook.errors import StallbookError
 from stallbook.record import spool as f
 
-__all__ = ["committed", "spool_bytes"]
+__all__ = ["committed", "plain_file", "spool_bytes"]
 
 _HEAD_WORD: Final = struct.Struct("<I")
 _COMMIT_WORD: Final = struct.Struct("<Q")
 
 
+def plain_file(path: Path) -> bytes:
+    """The bytes of a regular file; of anything else an OSError, where reading might wait or never end."""
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise OSError(errno.EINVAL, "not a regular file")
+    return path.read_bytes()
+
+
 def spool_bytes(path: Path) -> bytes:
     """What is in a spool of this version; nothing if its process was killed before it wrote anything."""
     try:
-        data = path.read_bytes()
+        data = plain_file(path)
     except OSError as error:
         raise StallbookError("unreadable", error.strerror or str(error), "check the file", str(path)) from None
     if not data.strip(b"\0"):

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_logs import write
+from cli_logs import MS, steps, write
 
 from stallbook.cli import main
 
@@ -43,6 +43,18 @@ def test_report_as_json(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (first["gaps"], first["tokens"], first["requests"]) == (14, 16, 2)
     assert first["tail"]["count"]["prefill"] == 2
     assert first["reconcile"]["max_error_ns"] == 0
+
+
+def test_report_at_a_boundary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    late = [{"e": "deliver", "request": "r1", "t": t, "tokens": 1, "boundary": "client"} for t in (12 * MS, 22 * MS)]
+    path = write(tmp_path / "tiny.jsonl", [*steps(), *late])
+    assert main(["report", str(path), "--boundary", "client", "--format", "json"]) == 0
+    (run,) = json.loads(capsys.readouterr().out)["runs"]
+    assert (run["run"]["boundary"], run["gaps"], run["itl_ms"]["max"]) == ("client", 1, 10)
+    assert main(["report", str(path), "--boundary", "frontend"]) == 2
+    assert "choose one of: engine, client" in last_error(capsys)
+    assert main(["report", str(path), "--boundary", "client", "--rules", "post"]) == 2
+    assert "--rules full" in last_error(capsys)
 
 
 def test_report_to_a_file(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

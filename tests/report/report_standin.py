@@ -25,6 +25,8 @@ from stallbook.run import (
     Segments,
     Steps,
 )
+from stallbook.stalls import Stall, Stalls
+from stallbook.waits import Waits
 
 MS = 1_000_000
 
@@ -42,6 +44,7 @@ class Fit:
     steps_used: int = 1234
     spread: float = 0.04
     note: str = ""
+    best: float = 0.9
 
 
 @dataclass
@@ -80,12 +83,25 @@ class Rows:
         return np.where((most >= MS) & (most * 4 >= gap), best, -1)
 
 
+def stalls(*worst: Stall, count: int = 0) -> Stalls:
+    return Stalls(140 * MS, count, 2_500 * MS, 0.042, 2_400 * MS, 14.0 * MS, worst)
+
+
+def waits(causes: tuple[str, ...], *parts: tuple[float, ...], never_admitted: int = 0) -> Waits:
+    """Waits of requests 0, 1, ... from 0 on; their parts in ms, a tuple a wait."""
+    table = np.rint(np.array(parts, float).reshape(-1, len(causes)) * MS).astype(np.int64)
+    n = len(table)
+    none, ends = np.zeros(n, np.int64), table.sum(axis=1)
+    return Waits(causes, np.arange(n), none, ends, table, table * 0, none - 1, none + 1, never_admitted, 0)
+
+
 def partition(rows: Rows, run: Run | None = None, **changes: Any) -> Any:
+    """`stalls` and `waits`: what is found in place of what a partition holds; see conftest."""
     known = dict.fromkeys(rows.causes, "placed")
     base = {
         "run": run or a_run(), "rules": "post", **rows.tables(),
         "reconcile": SimpleNamespace(max_error_ns=0, negative_parts=0, skipped_steps_unexplained=0, gaps_skipping=0),
-        "baseline": Fit(), "abilities": known, "notes": {},
+        "baseline": Fit(), "abilities": known, "notes": {}, "stalls": stalls(), "waits": waits(("fwd",)),
     }  # fmt: skip
     return SimpleNamespace(**{**base, **changes})
 
@@ -106,7 +122,7 @@ def a_run(**changes: Any) -> Run:
         "pauses": Pauses(
             ints(-200 * MS, 31 * MS, 32 * MS), ints(-88 * MS, 31 * MS + 90_000, 34 * MS), ints(2, 0, 2), ints(0, 0, 0)
         ),
-        "emissions": Emissions(ints(0, 0, 1, 1), ints(0, 1, 1, 2), ints(1, 1, 1, 2)),
+        "emissions": Emissions(ints(0, 0, 1, 1), ints(0, 1, 1, 2), ints(1, 1, 1, 1)),
         "evictions": Evictions(*[none] * 5),
         "holds": Holds(*[none] * 4),
         "deliveries": Deliveries(*[none] * 4),

@@ -12,6 +12,7 @@ import pytest
 from golden_text import check, check_block
 
 from stallbook.log import open_run
+from stallbook.partition import Rules
 from stallbook.report import RunReport, report
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
@@ -20,9 +21,9 @@ NAMES = sorted(path.stem for path in GOLDEN.glob("*.npz") if not path.stem.endsw
 pytestmark = pytest.mark.parametrize("name", NAMES)
 
 
-def drawn(name: str) -> RunReport:
+def drawn(name: str, rules: Rules = "post") -> RunReport:
     """The report of a log, without the place where it happens to lie."""
-    return replace(report(open_run(GOLDEN / f"{name}.npz"), "post"), path=f"{name}.npz")
+    return replace(report(open_run(GOLDEN / f"{name}.npz"), rules), path=f"{name}.npz")
 
 
 @cache
@@ -82,4 +83,19 @@ def test_histogram(name: str) -> None:
 def test_text(name: str) -> None:
     check(f"{name}.txt", str(drawn(name)))
     if name == "baseline__s1":
-        check_block(DOCS / "report.md", "example", "```\n" + str(drawn(name)) + "```\n")
+        full = str(drawn(name, "full"))
+        check(f"{name}.full.txt", full)
+        check_block(DOCS / "report.md", "example", f"```\n{full}```\n")
+
+
+def test_first_tokens_and_stalls(name: str) -> None:
+    """These logs hold no admission and one token an emission; what the post printed gives the rest."""
+    full, (_, expected) = drawn(name, "full").as_dict(), both(name)
+    assert full["ttft"]["reconcile"] == {"max_error_ns": 0, "negative_parts": 0}
+    assert full["ttft"]["never_admitted"] == expected["requests"]
+    assert sum(full["ttft"]["share"].values()) == pytest.approx(1)
+    assert full["ttft"]["tail"]["threshold_ms"] == pytest.approx(expected["ttft_p99"])
+    assert full["stalls"]["max_ms"] == pytest.approx(expected["itl_max"])
+    assert full["stalls"]["worst"][0]["length_ms"] == full["stalls"]["max_ms"]
+    assert full["itl_series"]["zero_filled_ms"] == full["itl_ms"]
+    assert full["boundaries"] == {}

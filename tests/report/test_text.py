@@ -7,15 +7,27 @@ from typing import Any
 
 import pytest
 from golden_text import check
-from report_standin import BASELINE_RUN, MS, Fit, Rows, a_run, ints, partition
+from report_standin import BASELINE_RUN, MS, Fit, Rows, a_run, ints, partition, stalls, waits
 
 from stallbook.causes import POST
 from stallbook.report.model import build
 from stallbook.report.text import answer, dumps
 from stallbook.run import Emissions, Evictions, Pauses, Probes
+from stallbook.stalls import Stall
 
 FULL = (*POST[:-1], "residual", "os", "slow", "pad", "other:kv")
 NONE = ints()
+
+
+WORST = (
+    Stall("r9", 14_630 * MS, 2_400 * MS, 12, {"gc": 2_300 * MS, "fwd": 90 * MS, "pad": 10 * MS}, "gc", 12, 12),
+    Stall("r2", 70 * MS, 900 * MS, 1, {"preempt": 860 * MS, "fwd": 40 * MS}, "preempt", 12, 1),
+    Stall("r\x1b", 90 * MS, 800 * MS, 3, {"other:kv": 800 * MS}, "other:kv", 12, 4),
+    Stall("r4", 1_200_000 * MS, 300 * MS, 1, {"residual": 300 * MS}, "clean", 1, 1),
+    Stall("r5", 95 * MS, 28 * MS, 1, {"prefill": 20 * MS, "fwd": 8 * MS}, "prefill", 2, 2),
+    Stall("r6", 95 * MS, 27 * MS, 1, {"prefill": 20 * MS, "fwd": 7 * MS}, "prefill", 2, 2),
+)
+"""The last is shorter than two medians."""
 
 
 def a_full_partition() -> Any:
@@ -26,8 +38,11 @@ def a_full_partition() -> Any:
     )
     abilities = {**dict.fromkeys(FULL, "placed"), "tok": "not recorded", "os": "bounded", "unscheduled": "not recorded"}
     run = a_run(probes=Probes(NONE, NONE), facts={}, notes={"merged_pauses": 3, "emissions_in_eviction": 1})
-    fit = Fit("robust", 836_000.0, 99_000.0, 202.0, 1538, 0.05, note="")
-    return partition(rows, run, rules="full", abilities=abilities, baseline=fit, notes=dict(run.notes))
+    fit = Fit("robust", 836_000.0, 99_000.0, 202.0, 1538, 0.05, best=0.4, note="")
+    return partition(
+        rows, run, rules="full", abilities=abilities, baseline=fit, notes=dict(run.notes),
+        stalls=stalls(*WORST, count=7), waits=waits(("fwd", "residual", "queue"), (10, 0, 5), (20, 1, 979), (5, 0, 15)),
+    )  # fmt: skip
 
 
 def nothing_recorded() -> Any:
@@ -69,6 +84,41 @@ def test_the_first_line_is_the_answer() -> None:
 
 def test_a_tail_that_is_the_forward_pass() -> None:
     assert answer(build(partition(Rows([(5, 100, {})])))).startswith("100% of the tail's time is the forward pass")
+
+
+def test_what_is_no_longer_than_usual_is_no_stall() -> None:
+    text = dumps([build(partition(BASELINE_RUN, stalls=stalls(WORST[-1])))])
+    assert "worst stalls" not in text
+    assert "none over 140 ms" in text
+    text = dumps([build(partition(BASELINE_RUN, stalls=stalls(*WORST[3:], count=1)))])
+    assert "request r4" in text
+    assert "request r6" not in text
+
+
+def test_no_more_than_five_stalls_are_shown() -> None:
+    text = dumps([build(partition(BASELINE_RUN, stalls=stalls(*WORST[:2] * 4, count=8)))])
+    assert text.count("live streams") == 5
+
+
+def test_only_a_baseline_far_above_the_best_is_held_against_it() -> None:
+    told = {best: dumps([build(partition(BASELINE_RUN, baseline=Fit(best=best)))]) for best in (0.3, 0.7)}
+    assert "at up to 3.3 times its best" in told[0.3]
+    assert "--rules full" in told[0.3]
+    assert "Against the run's best" not in told[0.7]
+
+
+def test_first_tokens_that_were_never_admitted_are_counted() -> None:
+    p = partition(BASELINE_RUN, rules="full", waits=waits(("fwd",), (10,), (20,), never_admitted=1))
+    assert "Never admitted on record: 1;" in dumps([build(p)])
+    assert "first token's time" not in dumps([build(partition(BASELINE_RUN))])
+
+
+def test_first_tokens_that_do_not_add_up_are_said_first() -> None:
+    broken = waits(("fwd",), (10,), (20,))
+    broken.t1[0] += 3
+    text = dumps([build(partition(BASELINE_RUN, rules="full", waits=broken))])
+    assert "do not add up" in text.splitlines()[1]
+    assert "BROKEN: off by up to 3 ns, 0 negative part" in text
 
 
 def test_no_gaps_and_gaps_without_length() -> None:

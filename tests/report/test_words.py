@@ -52,3 +52,21 @@ def test_more_causes_than_cells() -> None:
 def test_unknown_counts_are_not_zero() -> None:
     assert words.count(None) == "not recorded"
     assert words.count(0) == "0"
+
+
+def test_shares_are_told_in_falling_order_and_the_small_ones_together() -> None:
+    of = {"fwd": 0.5, "gc": 0.25, "tok": 0.15, "os": 0.06, "pad": 0.04, "sched": 0.0}
+    assert words.shares(of, 5) == "fwd 50.0%, gc 25.0%, tok 15.0%, os 6.0%, pad 4.0%"
+    assert words.shares(of, 4) == words.shares(of, 5)  # "1 others" would say less than the cause itself
+    assert words.shares(of, 2) == "fwd 50.0%, gc 25.0%, 3 others 25.0%"
+    assert words.shares({}) == ""
+
+
+@pytest.mark.parametrize(("ns", "text"), [(0, "0.00 s"), (2_977_000_000, "2.98 s"), (39_564_000_000, "39.6 s")])
+def test_seconds(ns: int, text: str) -> None:
+    assert words.seconds(ns) == text
+
+
+@pytest.mark.parametrize(("ms", "text"), [(None, "-"), (9_999, "9,999 ms"), (17_442, "17.4 s"), (0.5, "0.500 ms")])
+def test_unit(ms: float | None, text: str) -> None:
+    assert words.unit(ms) == text

@@ -16,6 +16,10 @@ __all__ = ["report"]
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Logs of any format that stallbook reads.")],
     rules: Rules = "full",
+    boundary: Annotated[
+        Literal["engine", "frontend", "client"],
+        typer.Option("--boundary", help="Whose gaps: the engine's, or those of its tokens' deliveries further on."),
+    ] = "engine",
     form: Annotated[Literal["text", "json"], typer.Option("--format", help="For people, or for programs.")] = "text",
     baseline: Baseline = None,
     brief: Annotated[bool, typer.Option("--brief", help="One line a run.")] = False,
@@ -28,7 +32,7 @@ def report(
 
     if out is not None:
         refuse_existing(out, force=force)
-    drawn = list(model.reports(partition_of(run, rules, baseline) for run in runs))
+    drawn = list(model.reports((partition_of(run, rules, baseline) for run in runs), boundary))
     if out is None and form == "text":
         return text.show(drawn, brief=brief)
     told = jsonout.dumps(drawn) if form == "json" else text.dumps(drawn, brief=brief)

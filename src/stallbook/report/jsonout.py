@@ -7,8 +7,11 @@ import math
 from collections.abc import Iterable
 from typing import Any, Final
 
-from stallbook.report.model import Percentiles, RunReport
-from stallbook.tally import Bin
+from stallbook.report.model import RunReport
+from stallbook.report.stalled import rules_out
+from stallbook.report.summary import Delivered, Summary
+from stallbook.stalls import Stall
+from stallbook.tally import Bin, Mix
 
 __all__ = ["VERSION", "document", "dumps", "run_object"]
 
@@ -38,8 +41,11 @@ def run_object(r: RunReport) -> dict[str, Any]:
         "gaps": r.gaps,
         "wall_s": counted.wall_s,
         "tokens_per_s": counted.tokens_per_s,
-        "itl_ms": _percentiles(r.itl, "p50", "p90", "p99", "p999", "max"),
-        "ttft_ms": _percentiles(r.ttft, "p50", "p99"),
+        "itl_ms": vars(r.itl),
+        "itl_series": _series(r),
+        "stalls": _stalls(r),
+        "ttft_ms": {"p50": r.ttft.p50, "p99": r.ttft.p99},
+        "ttft": _first_tokens(r),
         "tail": {
             "threshold_ms": r.tail_threshold_ms,
             "gaps": r.tail.gaps,
@@ -49,6 +55,7 @@ def run_object(r: RunReport) -> dict[str, Any]:
         "all": {"share": r.all.share, "count": r.all.primary},
         "forward_share": {"clean_median": r.forward_clean, "tail_median": r.forward_tail},
         "histogram": [_bin(one) for one in r.histogram],
+        "boundaries": {name: _boundary(told) for name, told in r.beyond.items()},
         "context_ms": r.context_ms,
         "ceiling_ms": {cause: {"p99": c.p99, "p999": c.p999} for cause, c in r.ceiling.items()},
         "reconcile": {**vars(r.reconcile)},
@@ -63,8 +70,74 @@ def run_object(r: RunReport) -> dict[str, Any]:
     return {key: _finite(value) for key, value in shape.items()}
 
 
-def _percentiles(of: Percentiles, *names: str) -> dict[str, float | None]:
-    return {name: getattr(of, name) for name in names}
+def _series(r: RunReport) -> dict[str, Any]:
+    """Where every gap ends with one token, all three are the same."""
+    told = r.series
+    return {
+        "attributed": "per emission",
+        "several": told.several if told else 0,
+        "zero_filled_ms": vars(told.zero_filled if told else r.itl),
+        "divided_ms": vars(told.divided if told else r.itl),
+    }
+
+
+def _stalls(r: RunReport) -> dict[str, Any]:
+    s = r.stalls
+    return {
+        "threshold_ms": s.threshold_ns / 1e6,
+        "count": s.count,
+        "stalled_s": s.stalled_ns / 1e9,
+        "share": s.share,
+        "max_ms": s.max_ns / 1e6 if r.gaps else None,
+        "worst": [_stall(one) for one in s.worst],
+    }
+
+
+def _stall(s: Stall) -> dict[str, Any]:
+    return {
+        "request": s.request,
+        "start_s": s.start_ns / 1e9,
+        "length_ms": s.length_ns / 1e6,
+        "streams": s.streams,
+        "primary": s.primary,
+        "parts_ms": {cause: ns / 1e6 for cause, ns in s.parts_ns.items()},
+        "live": s.live,
+        "stopped": s.stopped,
+        "scope": s.scope,
+        "rules_out": rules_out(s),
+    }
+
+
+def _first_tokens(r: RunReport) -> dict[str, Any] | None:
+    if r.first is None:
+        return None
+    return {**_waits(r.first.waits, "waits"), "never_admitted": r.first.never_admitted}
+
+
+def _boundary(told: Delivered) -> dict[str, Any]:
+    after = told.after
+    return {
+        "gaps": told.gaps.all.gaps,
+        "itl_ms": vars(told.gaps.times),
+        **_waits(told.gaps, "gaps"),
+        "after_emission": after
+        and {"gaps": after.gaps, "tail_gaps": after.tail_gaps, "longest_ms": after.longest_ns / 1e6},
+        "unmatched": told.unmatched,
+        "empty": told.empty,
+    }
+
+
+def _waits(of: Summary, noun: str) -> dict[str, Any]:
+    """All and the tail by cause; `noun` is what the tail's number is called."""
+    return {
+        **_mix(of.all),
+        "tail": {"threshold_ms": of.threshold_ms, noun: of.tail.gaps, **_mix(of.tail)},
+        "reconcile": {"max_error_ns": of.max_error_ns, "negative_parts": of.negative_parts},
+    }
+
+
+def _mix(of: Mix) -> dict[str, Any]:
+    return {"share": of.share, "count": of.primary}
 
 
 def _bin(one: Bin) -> dict[str, Any]:

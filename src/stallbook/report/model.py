@@ -4,34 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from stallbook.counters import Counters, Speed, count, speed
-from stallbook.tally import Bin, Distribution, Mix, Tally, tally
+from stallbook.beyond import after_emission, delivered, exactness, tally_waits
+from stallbook.counters import Counters, Speed, count, series, speed
+from stallbook.errors import StallbookError
+from stallbook.report.summary import Delivered, FirstTokens, Percentiles, Readings, Summary, to_ms
+from stallbook.stalls import Stalls, find_stalls
+from stallbook.tally import Bin, Mix, Tally, tally
+from stallbook.waits import Waits, boundary_gaps, first_tokens
 
 if TYPE_CHECKING:
     from stallbook.partition import Partition
 
-__all__ = ["Ceiling", "Percentiles", "Reconciled", "RunReport", "build", "reports"]
+Boundary = Literal["engine", "frontend", "client"]
+
+__all__ = ["Boundary", "Ceiling", "Reconciled", "RunReport", "build", "reports"]
 
 NOT_RECORDED = "not recorded"
-
-
-@dataclass(frozen=True)
-class Percentiles:
-    """In ms; None where there is nothing to rank."""
-
-    p50: float | None
-    p90: float | None
-    p99: float | None
-    p999: float | None
-    max: float | None
-
-    @classmethod
-    def of(cls, ns: Distribution) -> Percentiles:
-        """Of a distribution of nanoseconds."""
-        p50, p90, p99, p999 = (_ms(ns.percentile(q)) for q in (50, 90, 99, 99.9))
-        return cls(p50, p90, p99, p999, _ms(ns.max))
 
 
 @dataclass(frozen=True)
@@ -61,7 +51,11 @@ class Reconciled:
 
 @dataclass(frozen=True)
 class RunReport:
-    """One run, as reported."""
+    """One run, as reported.
+
+    first: None under the rules of the post, which know no queue. beyond: the boundaries other than the one that the
+    rest of the report is about. series: None where every gap ends with one token.
+    """
 
     path: str
     engine: str
@@ -87,8 +81,11 @@ class RunReport:
     speed: Speed | None
     notes: dict[str, int]
     facts: Mapping[str, Any]
-
     warnings: list[str]
+    stalls: Stalls
+    first: FirstTokens | None
+    beyond: dict[str, Delivered]
+    series: Readings | None
 
     def __str__(self) -> str:
         """The report as plain text."""
@@ -103,25 +100,37 @@ class RunReport:
         return run_object(self)
 
     @property
+    def beside(self) -> dict[str, Summary]:
+        """What else was partitioned, by what one of it is called."""
+        first = {"first token": self.first.waits} if self.first else {}
+        return first | {f"{name} gap": told.gaps for name, told in self.beyond.items()}
+
+    @property
+    def exact(self) -> bool:
+        """Whether all that was partitioned is the sum of its parts."""
+        return self.reconcile.exact and all(one.exact for one in self.beside.values())
+
+    @property
     def missing(self) -> list[str]:
         """Causes that this log cannot show."""
         return [cause for cause, ability in self.abilities.items() if ability == NOT_RECORDED]
 
 
-def reports(partitions: Iterable[Partition]) -> Iterator[RunReport]:
+def reports(partitions: Iterable[Partition], boundary: Boundary = "engine") -> Iterator[RunReport]:
     """One report a partition, one at a time, so that no two runs need be in memory at once."""
-    return (build(partition) for partition in partitions)
+    return (build(partition, boundary) for partition in partitions)
 
 
-def build(partition: Partition) -> RunReport:
-    """Draw up the report of one partition."""
+def build(partition: Partition, boundary: Boundary = "engine") -> RunReport:
+    """Draw up the report of one partition, on its gaps at `boundary`."""
     run = partition.run
-    counted, table = count(run), tally(partition)
+    waits = _waits(partition, boundary)
+    counted, table = count(run), tally(partition) if waits is None else tally_waits(waits)
     every = table.mix()
     return RunReport(
         path=run.path,
         engine=run.engine,
-        boundary=run.boundary,
+        boundary=run.boundary if waits is None else boundary,
         config=run.config,
         rules=partition.rules,
         causes=table.causes,
@@ -129,7 +138,7 @@ def build(partition: Partition) -> RunReport:
         counters=counted,
         itl=Percentiles.of(table.lengths),
         ttft=Percentiles.of(counted.ttft),
-        tail_threshold_ms=_ms(table.tail_ns),
+        tail_threshold_ms=to_ms(table.tail_ns),
         tail=table.tail(),
         all=every,
         forward_clean=table.part_share("fwd", clean=True).percentile(50),
@@ -137,21 +146,71 @@ def build(partition: Partition) -> RunReport:
         histogram=table.histogram(),
         context_ms={cause: ns / 1e6 for cause, ns in table.context_ns.items()},
         ceiling=dict(_ceilings(table, every)),
-        reconcile=_reconciled(partition),
+        reconcile=_reconciled(partition, waits),
         baseline=_baseline(partition.baseline),
         abilities=dict(partition.abilities),
         speed=speed(run),
         notes={slug: n for slug, n in {**run.notes, **partition.notes}.items() if n},
         facts=run.facts,
         warnings=list(_warnings(partition)),
+        stalls=find_stalls(partition, waits, boundary),
+        first=_first(partition),
+        beyond=dict(_beyond(partition, boundary)),
+        series=_readings(partition, waits),
     )
+
+
+def _waits(p: Partition, boundary: Boundary) -> Waits | None:
+    """The gaps at a boundary beyond the engine; None at the engine."""
+    if boundary == "engine":
+        return None
+    if p.rules != "full":
+        what, remedy = "the rules of the post know the engine's gaps only", "leave --rules out, or ask for --rules full"
+        raise StallbookError("no-boundary", what, remedy, p.run.path)
+    if boundary not in (known := delivered(p)):
+        remedy = f"choose one of: engine, {', '.join(known)}" if known else "leave --boundary out"
+        raise StallbookError("no-boundary", f"has no deliveries at the {boundary}", remedy, p.run.path)
+    return boundary_gaps(p, boundary)
+
+
+def _first(p: Partition) -> FirstTokens | None:
+    if p.rules == "post":
+        return None
+    waits = first_tokens(p)
+    return FirstTokens(Summary.of(tally_waits(waits), exactness(waits)), waits.never_admitted)
+
+
+def _beyond(p: Partition, boundary: Boundary) -> Iterator[tuple[str, Delivered]]:
+    """The gaps at every other boundary that the log knows."""
+    if boundary != "engine":
+        checked = (int(p.reconcile.max_error_ns), int(p.reconcile.negative_parts))
+        yield "engine", Delivered(Summary.of(tally(p), checked), None, 0, 0)
+    for other in delivered(p):
+        if other != boundary:
+            waits = boundary_gaps(p, other)
+            summary = Summary.of(tally_waits(waits), exactness(waits))
+            yield other, Delivered(summary, after_emission(waits), waits.unmatched, _empty(p))
+
+
+def _empty(p: Partition) -> int:
+    return int(p.run.notes.get("empty_deliveries", 0))
+
+
+def _readings(p: Partition, waits: Waits | None) -> Readings | None:
+    tokens = p.run.emissions.tokens if waits is None else waits.tokens
+    if tokens.max(initial=1) <= 1:
+        return None
+    told = series(p.gaps.t1 - p.gaps.t0, p.gaps.tokens) if waits is None else series(waits.t1 - waits.t0, waits.tokens)
+    if not told.several:
+        return None
+    return Readings(told.several, Percentiles.of(told.zero_filled), Percentiles.of(told.divided))
 
 
 def _ceilings(table: Tally, every: Mix) -> Iterator[tuple[str, Ceiling]]:
     for cause, ns in every.time_ns.items():
         if ns:
             left = table.without(cause)
-            yield cause, Ceiling(_ms(left.percentile(99)), _ms(left.percentile(99.9)))
+            yield cause, Ceiling(to_ms(left.percentile(99)), to_ms(left.percentile(99.9)))
 
 
 def _warnings(partition: Partition) -> Iterator[str]:
@@ -171,11 +230,12 @@ def _warnings(partition: Partition) -> Iterator[str]:
         yield f"slow, graph: with {' and '.join(missing)}, contention and long contexts can read as these."
 
 
-def _reconciled(partition: Partition) -> Reconciled:
+def _reconciled(partition: Partition, waits: Waits | None) -> Reconciled:
     checked, notes = partition.reconcile, {**partition.run.notes, **partition.notes}
+    error, negative = (checked.max_error_ns, checked.negative_parts) if waits is None else exactness(waits)
     return Reconciled(
-        max_error_ns=int(checked.max_error_ns),
-        negative_parts=int(checked.negative_parts),
+        max_error_ns=int(error),
+        negative_parts=int(negative),
         skipped_steps_unexplained=int(checked.skipped_steps_unexplained),
         gaps_skipping=int(checked.gaps_skipping),
         merged_pauses=notes.get("merged_pauses", 0),
@@ -187,7 +247,3 @@ def _baseline(fit: object) -> dict[str, Any]:
     """The fit's plain fields, numbers and words only: new ones are reported without a change here."""
     fields = {name: getattr(fit, name) for name in getattr(fit, "__dataclass_fields__", {})}
     return {name: value for name, value in fields.items() if isinstance(value, (str, int, float, type(None)))}
-
-
-def _ms(ns: float | None) -> float | None:
-    return None if ns is None else ns / 1e6

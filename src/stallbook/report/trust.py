@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from rich.table import Table
-from rich.text import Text
 
 from stallbook.counters import STILL_DRIFT
 from stallbook.report import words
-from stallbook.report.model import RunReport
+from stallbook.report.layout import pairs
+from stallbook.report.model import Reconciled, RunReport
+from stallbook.report.summary import Summary
 
-__all__ = ["pairs", "table"]
+__all__ = ["table"]
 
 ROUGH = ("bounded", "hinted")
 """Abilities of causes that are known as a total, or without a start: told, not placed."""
-
-
-def pairs(rows: Iterable[tuple[str, str]]) -> Table:
-    """Two columns: what, and how much."""
-    grid = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
-    grid.add_column(no_wrap=True, style="dim")
-    grid.add_column(overflow="fold")
-    for name, value in rows:
-        grid.add_row(name, Text(value))
-    return grid
 
 
 def table(r: RunReport) -> Table:
@@ -47,13 +38,12 @@ def _rows(r: RunReport) -> Iterator[tuple[str, str]]:
 
 
 def _reconciliation(r: RunReport) -> str:
-    checked = r.reconcile
-    if checked.exact:
-        return f"exact: the parts of each of {words.many(r.gaps, 'gap')} add up to it, to 0 ns"
-    return (
-        f"BROKEN: off by up to {checked.max_error_ns:,} ns, {checked.negative_parts:,} negative parts; "
-        "do not use these figures"
-    )
+    if r.exact:
+        beside = "".join(f" and {words.many(one.all.gaps, noun)}" for noun, one in r.beside.items() if one.all.gaps)
+        return f"exact: the parts of each of {words.many(r.gaps, 'gap')}{beside} add up to it, to 0 ns"
+    checked: list[Reconciled | Summary] = [r.reconcile, *r.beside.values()]
+    error, negative = max(one.max_error_ns for one in checked), sum(one.negative_parts for one in checked)
+    return f"BROKEN: off by up to {error:,} ns, {negative:,} negative parts; do not use these figures"
 
 
 def _residual(r: RunReport) -> str:

@@ -12,10 +12,16 @@ __all__ = [
     "mark_of",
     "marks",
     "ms",
+    "name",
     "percent",
+    "percentiles",
     "plain",
     "rate",
+    "seconds",
+    "shares",
     "signed_percent",
+    "unit",
+    "whole",
 ]
 
 UNKNOWN_TEXT: Final = "not recorded"
@@ -63,6 +69,43 @@ def ms(value: float | None) -> str:
         if round(abs(value), digits) < limit:
             return f"{value:.{digits}f}"
     return f"{value:,.0f}"
+
+
+def unit(value: float | None) -> str:
+    """A duration in ms with its unit; seconds where ms would have five digits."""
+    if value is None:
+        return "-"
+    return f"{value / 1e3:,.1f} s" if value >= 10_000 else f"{ms(value)} ms"
+
+
+def seconds(ns: float) -> str:
+    """Nanoseconds as seconds, to about three digits."""
+    return f"{ns / 1e9:,.1f} s" if abs(ns) >= 1e10 else f"{ns / 1e9:.2f} s"
+
+
+def whole(share: float) -> str:
+    """A share in whole percent, its ends kept for exact 0 and 1."""
+    return f"{share:.0%}" if 0.01 <= share <= 0.99 or share == 1 else percent(share)
+
+
+def name(cause: str) -> str:
+    """A cause in a sentence."""
+    return {"fwd": "the forward pass", "residual": "unexplained"}.get(cause, plain(cause))
+
+
+def shares(of: dict[str, float], most: int = 7) -> str:
+    """The largest shares in falling order, the others as one figure; what holds nothing is left out."""
+    told = sorted((c for c in of if of[c]), key=lambda c: -of[c])
+    shown = told if len(told) == most + 1 else told[:most]
+    text = [f"{plain(cause)} {percent(of[cause])}" for cause in shown]
+    if rest := told[len(shown) :]:
+        text.append(f"{len(rest)} others {percent(sum(of[cause] for cause in rest))}")
+    return ", ".join(text)
+
+
+def percentiles(values: dict[str, float | None]) -> str:
+    """Durations in ms with their names."""
+    return "   ".join(f"{key} {ms(value)}" for key, value in values.items())
 
 
 def count(value: int | None) -> str:

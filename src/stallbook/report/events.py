@@ -1,0 +1,54 @@
+"""What the run did, counted: preemptions, fallback steps, collections, its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.table import Table
+
+from stallbook.report import words
+from stallbook.report.layout import pairs
+from stallbook.report.model import RunReport
+
+__all__ = ["table"]
+
+SETTINGS_LENGTH = 300
+
+
+def table(r: RunReport) -> Table:
+    """Every count, and the settings that fit."""
+    c, gc = r.counters, r.counters.collections
+    rows = [
+        ("preemptions", words.count(c.preemptions)),
+        ("fallback (eager) steps", words.count(c.eager_steps)),
+        ("largest decode batch", words.count(c.max_decode_batch)),
+        ("garbage collections", _collections(gc.by_generation) if gc else words.UNKNOWN_TEXT),
+    ]
+    if gc:
+        rows.append(("full collections, serving", _pauses(gc.gen2_serving_ms)))
+        rows.append(("full collections, start-up", _pauses(gc.gen2_startup_ms)))
+    if told := _settings(r.config):
+        rows.append(("settings", told))
+    return pairs(rows)
+
+
+def _settings(config: Mapping[str, Any]) -> str:
+    """The settings that fit a line or two; JSON has them all."""
+    told = ", ".join(f"{key} {value}" for key, value in config.items() if _short_value(value))
+    return words.plain(told if len(told) <= SETTINGS_LENGTH else told[:SETTINGS_LENGTH] + "...")
+
+
+def _collections(by_generation: dict[str, int]) -> str:
+    return "generation " + ", ".join(f"{generation}: {n:,}" for generation, n in by_generation.items())
+
+
+def _pauses(ms: list[float]) -> str:
+    """The pauses themselves, the longest first where there are many."""
+    shown = sorted(ms, reverse=True)[:8]
+    more = f" and {len(ms) - len(shown):,} shorter" if len(ms) > len(shown) else ""
+    return f"{', '.join(words.ms(one) for one in shown)} ms{more}" if ms else "none"
+
+
+def _short_value(value: object) -> bool:
+    return isinstance(value, (int, float)) or (isinstance(value, str) and len(value) <= 24)

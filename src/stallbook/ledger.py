@@ -56,6 +56,15 @@ class Ledger:
             out[-1, inside] += part
         return out
 
+    def hidden(self, t: Ints) -> Ints:
+        """Host work behind a busy device up to each time, ns. Context: it is charged to nothing."""
+        a, b = self.timeline.hidden_t0, self.timeline.hidden_t1
+        if not len(a):
+            return np.zeros(len(t), np.int64)
+        i = np.searchsorted(a, t, "right")
+        whole = np.concatenate([[0], np.cumsum(b - a)])
+        return np.asarray(whole[i] - np.where(i > 0, np.maximum(b[np.maximum(i - 1, 0)] - t, 0), 0))
+
     def index(self, cause: str) -> int:
         """The column of a cause."""
         return self.causes.index(cause) if cause in self.causes else -1

@@ -54,6 +54,7 @@ class Partition:
     row_primary: column of the primary cause, -1 for clean. own: the gaps with a row of their own, which are the
     last rows, by the row in `Run.emissions` that ends the gap. given: the baseline that the caller handed in.
     context: what the engine did while the request was evicted, held or unscheduled; explains, is never added.
+    hidden: ns a row, host work behind a busy device; likewise.
     """
 
     run: Run
@@ -64,6 +65,7 @@ class Partition:
     own: Ints
     rows: Ints
     context: Ints
+    hidden: Ints
     row_gap: Ints
     row_weight: Ints
     row_primary: Ints
@@ -111,6 +113,7 @@ def partition(run: Run, rules: Rules = "full", baseline: ExplicitBaseline | None
     spans = _own_spans(run, rhythm, own)
     charged = charge_spans(run, rhythm, ledger, windows, spans, rules)
     rows, context = _all_rows(rhythm, ledger, charged)
+    hidden = _hidden(rhythm, ledger, spans, charged)
     row_gap = np.concatenate([np.diff(rhythm.emit, prepend=rhythm.emit[:1]), spans.t1 - spans.t0])
     weight = _weights(run, rhythm, own)
     keep = _occurring(ledger.causes, rows, context, weight)
@@ -118,7 +121,7 @@ def partition(run: Run, rules: Rules = "full", baseline: ExplicitBaseline | None
     reconcile, primary = _reconcile(rows, row_gap, weight, charged.unexplained), primaries(causes, rows, row_gap)
     rows, context = np.ascontiguousarray(rows.T), np.ascontiguousarray(context.T)
     return Partition(
-        run, rules, baseline, causes, rhythm, own, rows, context, row_gap, weight, primary, reconcile,
+        run, rules, baseline, causes, rhythm, own, rows, context, hidden, row_gap, weight, primary, reconcile,
         ledger.charges.baseline, abilities(run, rules, ledger.charges), _notes(run, ledger),
     )  # fmt: skip
 
@@ -170,6 +173,15 @@ def _all_rows(rhythm: Rhythm, ledger: Ledger, own: Charged) -> tuple[Ints, Ints]
     shared[residual] = np.diff(rhythm.emit, prepend=rhythm.emit[:1]) - shared[-1]
     rows = np.concatenate([shared[:-1], own.parts], axis=1)
     return rows, np.concatenate([np.zeros_like(shared[:-1]), own.context], axis=1)
+
+
+def _hidden(rhythm: Rhythm, ledger: Ledger, spans: Spans, charged: Charged) -> Ints:
+    """Host work behind a busy device, a row each; not while the request was away."""
+    upto = ledger.hidden(rhythm.emit)
+    own = ledger.hidden(spans.t1) - ledger.hidden(spans.t0)
+    span, t0, t1 = charged.cut
+    np.subtract.at(own, span, ledger.hidden(t1) - ledger.hidden(t0))
+    return np.concatenate([np.diff(upto, prepend=upto[:1]), own])
 
 
 def _occurring(causes: tuple[str, ...], rows: Ints, context: Ints, weight: Ints) -> list[bool]:

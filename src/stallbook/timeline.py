@@ -47,12 +47,15 @@ class Timeline:
     net_done: Ints
     duplicates: int
     """Identical windows of one step and lane."""
+    hidden_t0: Ints
+    hidden_t1: Ints
+    """Host work, pauses included, behind a busy device: disjoint, sorted. Explains; is charged to nothing."""
 
 
 def _host_only(t0: Ints, t1: Ints, segment: Ints, done: Ints, net: Ints, paused: Ints) -> Timeline:
     """A timeline of host segments that do not overlap: each piece is its own net piece."""
     pieces = np.arange(len(t0))
-    return Timeline(t0, t1, segment, done, pieces, net, paused, t0, segment, t1 - t0, done, 0)
+    return Timeline(t0, t1, segment, done, pieces, net, paused, t0, segment, t1 - t0, done, 0, pieces[:0], pieces[:0])
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,7 @@ def build_timeline(run: Run, rules: str) -> Timeline:
     device = _device_lane(run, np.flatnonzero(live & (s.device == 1)))
     host0, host1, host = _host_lane(run, np.flatnonzero(live & (s.device == 0)))
     busy = union(device[0].t0, device[0].t1)
+    work = union(np.concatenate([host0, pauses[0]]), np.concatenate([host1, pauses[1]]))
     gc0, gc1, _ = subtract(*pauses, *busy)
     a0, a1, row = subtract(host0, host1, *busy)
     host = host[row]
@@ -105,7 +109,7 @@ def build_timeline(run: Run, rules: str) -> Timeline:
         merged.t0, merged.t1, merged.segment, merged.done, merged.origin, net, paused,
         np.concatenate([n.t0 for n in nets]), np.concatenate([n.segment for n in nets]),
         np.concatenate([n.t1 - n.t0 for n in nets]), np.concatenate([n.done for n in nets]),
-        _identical(run, np.flatnonzero(live)),
+        _identical(run, np.flatnonzero(live)), *_both(*work, *busy),
     )  # fmt: skip
 
 
@@ -187,6 +191,11 @@ def _merge(lanes: list[_Lane]) -> _Lane:
         order = np.argsort(columns[0], kind="stable")
         columns = [c[order] for c in columns]
     return _Lane(*columns)
+
+
+def _both(a0: Ints, a1: Ints, b0: Ints, b1: Ints) -> tuple[Ints, Ints]:
+    """Where both of two sets of intervals are."""
+    return subtract(a0, a1, *subtract(a0, a1, b0, b1)[:2])[:2] if len(b0) else (b0, b1)
 
 
 def _no_lane() -> tuple[_Lane, _Lane]:

@@ -127,7 +127,8 @@ def _parquet(partition: Partition, path: Path) -> None:
     pa = _pyarrow()
     import pyarrow.parquet as pq
 
-    with pq.ParquetWriter(str(path), _schema(partition, pa), compression="zstd") as writer:
+    # Opened here: Arrow takes no name that is not UTF-8.
+    with path.open("wb") as file, pq.ParquetWriter(file, _schema(partition, pa), compression="zstd") as writer:
         for batch in _batches(partition, pa):
             writer.write_batch(batch, row_group_size=ROW_GROUP)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
+import io
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -21,7 +24,21 @@ COMMANDS: Final = ("demo", "ladder", "report", "gaps", "convert")
 """Each is a module beside this one with a function of the same name. What is not installed is not offered."""
 
 BAD_INPUT, INTERRUPTED = 2, 130
+_PLAIN: Final = "stallbook.plain"
+"""What a stdout that cannot write a character does instead of failing."""
+_STAND_INS: Final = dict(zip("█▉▊▋▌▍▎▏─━·", "#####|||--.", strict=True))
 _ClickError: Final[Any] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+
+
+def _stand_in(error: UnicodeError) -> tuple[str, int]:
+    """Bars, rules and dots in ASCII, anything else by its number, as JSON writes it."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lost = error.object[error.start : error.end]
+    return "".join(_STAND_INS.get(c) or json.dumps(c)[1:-1] for c in lost), error.end
+
+
+codecs.register_error(_PLAIN, _stand_in)
 
 
 def _version(asked: bool) -> None:
@@ -55,6 +72,8 @@ def app() -> typer.Typer:
 
 def run(args: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Nothing that a user can cause ends in a traceback."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors=_PLAIN)
     try:
         code = _invoke(list(sys.argv[1:] if args is None else args))
         sys.stdout.flush()
@@ -66,6 +85,10 @@ def run(args: Sequence[str] | None = None) -> int:
         return _usage(error)
     except BrokenPipeError:
         return _closed()
+    except SystemExit as end:  # what Rich, which prints the help, makes of a closed pipe
+        if isinstance(end.__context__, BrokenPipeError):
+            return _closed()
+        raise
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         return _fail(f"{place}{(error.strerror or str(error)).lower()}; {remedy(error)}")

@@ -31,6 +31,8 @@ Baseline = Annotated[
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
 
+_LARGEST = 2.0**61
+"""As in a log's own baseline."""
 _FIELDS = ("fixed_ns", "row_ns", "kv_token_ns")
 
 
@@ -55,13 +57,14 @@ def read_baseline(text: str | None) -> ExplicitBaseline | None:
         )
         if set(told) - set(_FIELDS):
             raise ValueError
-        values = [float(told.get(name, 0)) for name in _FIELDS]
-    except (TypeError, ValueError, AttributeError):
+        given = [told.get(name, 0) for name in _FIELDS]
+        values = [math.nan if isinstance(value, bool) else float(value) for value in given]
+    except (TypeError, ValueError, AttributeError, OverflowError, RecursionError):
         values = [math.nan]
-    if not all(map(math.isfinite, values)):
+    if not all(abs(value) <= _LARGEST for value in values):
         raise StallbookError(
             "bad-baseline",
-            f"--baseline {text!r} is not three finite numbers",
+            f"--baseline {text!r:.80} is not three finite numbers of nanoseconds",
             f"write FIXED,ROW,KV in ns, or a JSON object of {', '.join(_FIELDS)}",
         )
     return ExplicitBaseline(*values)

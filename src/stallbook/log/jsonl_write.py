@@ -45,9 +45,11 @@ def atomic(path: Path, force: bool) -> Iterator[BinaryIO]:
         raise StallbookError("exists", "a folder of that name exists", "choose another name", str(path))
     if not force and os.path.lexists(path):
         raise StallbookError("exists", "it exists already", "choose another name, or overwrite with --force", str(path))
+    if path.exists() and not path.is_file():  # a device or a pipe: renaming onto it would remove it
+        raise StallbookError("exists", "it is not a regular file", "choose another name", str(path))
     temporary = None
     try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name[:200]}.", suffix=".part", dir=path.parent)
         with os.fdopen(handle, "wb") as file:
             yield file
         Path(temporary).replace(path)

@@ -39,6 +39,8 @@ def refuse_existing(path: Path, *, force: bool) -> None:
             raise StallbookError("exists", "is there already", "choose another name, or add --force", str(path))
         if path.is_dir():
             raise StallbookError("not-a-file", "is a folder", "give the name of a file", str(path))
+        if path.exists() and not path.is_file():  # a device or a pipe: renaming onto it would remove it
+            raise StallbookError("not-a-file", "is not a regular file", "leave --out away, or name a file", str(path))
 
 
 @contextmanager

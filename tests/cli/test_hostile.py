@@ -1,0 +1,76 @@
+"""What a shell can do to a command: odd encodings, names that are not UTF-8, outputs that are no files."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_logs import write
+
+from stallbook.cli import main
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return write(tmp_path / "tiny.jsonl")
+
+
+def ran(*args: str | Path | bytes, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-m", "stallbook", *args], env={**os.environ, **environment}, capture_output=True, check=False
+    )
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1:strict"])
+def test_a_stdout_that_is_not_utf8(encoding: str, log: Path) -> None:
+    text = ran("report", log, PYTHONIOENCODING=encoding)
+    assert (text.returncode, text.stderr) == (0, b"")
+    assert b"#" in text.stdout
+    odd = log.rename(log.with_name("é日.jsonl"))
+    told = ran("report", odd, "--format", "json", PYTHONIOENCODING=encoding)
+    assert json.loads(told.stdout.decode(encoding.partition(":")[0]))["runs"][0]["run"]["path"] == str(odd)
+
+
+def test_names_that_are_not_utf8(log: Path, tmp_path: Path) -> None:
+    odd = os.fsencode(tmp_path) + b"/\xff\xfe.jsonl"
+    log.rename(os.fsdecode(odd))
+    for args in (["report"], ["report", "--format", "json"]):
+        done = ran(*args, odd, PYTHONIOENCODING="utf-8:strict")
+        assert (done.returncode, done.stderr) == (0, b"")
+    assert ran("convert", odd, os.fsencode(tmp_path) + b"/\xff.stall").returncode == 0
+    pytest.importorskip("pyarrow")
+    done = ran("gaps", odd, "--out", os.fsencode(tmp_path) + b"/\xff.parquet")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("args", [["report", "--out"], ["gaps", "--out"], ["convert"]])
+def test_force_does_not_remove_what_is_no_file(args: list[str], log: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / {"report": "r.txt", "gaps": "g.csv", "convert": "c.jsonl"}[args[0]]
+    os.mkfifo(pipe)
+    command, *option = args
+    assert main([command, str(log), *option, str(pipe), "--force"]) == 2
+    assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("text", ["1e308,-1e308,1e308", '{"fixed_ns": true}', '{"fixed_ns": 1' + "0" * 400 + "}"])
+def test_a_baseline_beyond_all_times(text: str, log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(log), "--baseline", text]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_longest_name_that_a_folder_takes(log: Path, tmp_path: Path) -> None:
+    assert main(["convert", str(log), str(tmp_path / ("a" * 249 + ".jsonl"))]) == 0
+
+
+def test_help_into_a_closed_pipe() -> None:
+    read, wrote = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "stallbook", "report", "--help"], stdout=wrote, stderr=subprocess.PIPE, check=False
+    )
+    os.close(wrote)
+    assert (done.returncode, done.stderr) == (0, b"")

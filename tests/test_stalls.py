@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,10 @@ import pytest
 
 import stallbook as sb
 from cases.build import MS, arrive, dec, deliver, evict, gc, scaled, step
+from randomlog import KINDS, random_log
 from stallbook.beyond import after_emission, delivered, exactness, tally_waits
-from stallbook.counters import series
+from stallbook.causes import CLEAN
+from stallbook.counters import origin_ns, series
 from stallbook.partition import Partition
 from stallbook.stalls import Stalls, find_stalls
 from stallbook.waits import boundary_gaps, first_tokens
@@ -100,6 +104,29 @@ def test_the_threshold_follows_a_slow_run(tmp_path: Path) -> None:
     late = step(9, 450, 950, dec(450, 950), emit=950)
     stalls = find_stalls(partitioned(tmp_path, *rows, late))
     assert (stalls.threshold_ns, stalls.max_ns, stalls.count) == (500 * MS, 500 * MS, 0)  # over, not at
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_logs_against_every_gap_written_out(kind: str, tmp_path: Path) -> None:
+    for seed in range(8):
+        p = sb.partition(opened(random_log(random.Random(f"{kind} {seed}"), kind), tmp_path))
+        g, names, parts = p.gaps, p.run.requests.names, p.parts()
+        spans = list(zip(g.t0.tolist(), g.t1.tolist(), strict=True))
+        primary = [p.causes[i] if i >= 0 else CLEAN for i in p.row_primary[p.row_of_gap]]
+        groups = Counter(key for key in zip(spans, primary, strict=True) if key[0][1] > key[0][0])
+        stalls, origin = find_stalls(p), origin_ns(p.run)
+        lengths = sorted((b - a for (a, b), _ in groups), reverse=True)
+        assert [s.length_ns for s in stalls.worst] == lengths[:20]
+        for s in stalls.worst:
+            t0, t1 = s.start_ns + origin, s.start_ns + origin + s.length_ns
+            assert groups[((t0, t1), s.primary)] == s.streams
+            mine = [i for i, span in enumerate(spans) if span == (t0, t1) and names[g.request[i]] == s.request]
+            assert any(
+                {c: v for c, v in zip(p.causes, parts[i].tolist(), strict=True) if v} == s.parts_ns for i in mine
+            )
+            live = [(a, b) for a, b in spans if a <= (t0 + t1) // 2 < b]
+            assert s.live == len(live)
+            assert s.stopped == sum(2 * (min(b, t1) - max(a, t0)) >= t1 - t0 for a, b in live)
 
 
 def test_every_row_is_counted_when_there_are_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

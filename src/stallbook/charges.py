@@ -15,7 +15,7 @@ import numpy.typing as npt
 from stallbook import baseline as base
 from stallbook.baseline import BaselineFit
 from stallbook.causes import OTHER
-from stallbook.intervals import mul_div
+from stallbook.intervals import mul_div, sums
 from stallbook.run import CAPTURED, EAGER, NO_GRAPH, ExplicitBaseline, Ints, Run
 from stallbook.timeline import DECODE, POST_SEGMENTS, Timeline
 
@@ -56,7 +56,7 @@ def charge(run: Run, timeline: Timeline, rules: str, explicit: ExplicitBaseline 
     s, n_steps = run.segments, len(run.steps.id)
     os, capped, totals = _os(run, timeline) if rules == "full" else (np.zeros_like(s.t0), 0, False)
     decode = _named(run, DECODE) & (timeline.net > 0)
-    m = np.bincount(s.step[decode], weights=(timeline.net - os)[decode], minlength=n_steps).astype(np.int64)
+    m = sums(s.step[decode], (timeline.net - os)[decode], n_steps)
     if explicit is not None:
         fit, kv = base.given(explicit), run.steps.kv_tokens
     else:

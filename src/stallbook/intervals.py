@@ -11,19 +11,37 @@ import numpy as np
 
 from stallbook.run import Ints
 
-__all__ = ["bisect", "expand", "mul_div", "overlapping", "resolve", "spans", "subtract", "union"]
+__all__ = ["EXACT", "bisect", "expand", "mul_div", "overlapping", "resolve", "spans", "subtract", "sums", "union"]
+
+
+EXACT = 2**53
+"""Whole numbers below it are exact in floating point: 104 days in nanoseconds."""
 
 
 def mul_div(a: Ints, b: Ints, c: Ints) -> Ints:
-    """floor(a * b / c) for 0 <= a, 0 <= b <= c, 0 < c < 2**53, where a * b may exceed 64 bits.
+    """floor(a * b / c) for 0 <= a, 0 <= b <= c, 0 < c, where a * b may exceed 64 bits.
 
     The quotient is guessed in floating point; the product wraps, and so does the guess times c, so their
-    difference is the true remainder of the guess, which says by how much it was off.
+    difference is the true remainder of the guess, which says by how much it was off. That holds for c < `EXACT`.
     """
+    if (wide := c >= EXACT).any():
+        out = mul_div(a, np.where(wide, 0, b), np.where(wide, 1, c))
+        out[wide] = a[wide].astype(object) * b[wide] // c[wide]
+        return out
     guess = np.floor(a * (b / c)).astype(np.int64)
     with np.errstate(over="ignore"):
         off = a * b - guess * c
     return guess + np.floor_divide(off, c)
+
+
+def sums(group: Ints, amount: Ints, n: int) -> Ints:
+    """The total of the amounts, none negative, of each of n groups."""
+    total = np.bincount(group, weights=amount, minlength=n)
+    if total.max(initial=0) < EXACT:
+        return total.astype(np.int64)
+    exact = np.zeros(n, np.int64)
+    np.add.at(exact, group, amount)
+    return exact
 
 
 def union(t0: Ints, t1: Ints) -> tuple[Ints, Ints]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from stallbook import fast
 from stallbook.charges import SPLIT, Charges, segment_cause
-from stallbook.intervals import mul_div
+from stallbook.intervals import EXACT, mul_div
 from stallbook.run import Ints, Run
 from stallbook.timeline import DECODE, PAUSE, Timeline
 
@@ -30,7 +30,8 @@ class Ledger:
         self._os_column = self.causes.index("os") if "os" in self.causes else -1
         self._has_os = bool(charges.os.any())
         self._offset = self._decode_offsets()
-        self._compiled = fast.worth(len(run.emissions.step))
+        narrow = max(timeline.net.max(initial=0), charges.m.max(initial=0)) < EXACT
+        self._compiled = bool(narrow) and fast.worth(len(run.emissions.step))
 
     @cached_property
     def _prefix(self) -> Ints:
@@ -74,7 +75,8 @@ class Ledger:
         tl, c, order = self.timeline, self.charges, np.argsort(t, kind="stable")
         named = [self.causes.index(k) if k in self.causes else -1 for k in ("gc", "os", "fwd", *SPLIT)]
         segments = (self._segment_column, c.os, tl.net, self._step)
-        pieces = (tl.t0, tl.t1, tl.segment, tl.done, self._offset[tl.origin])
+        offset = np.append(self._offset, 0)[tl.origin]  # the last: of pauses, which have no net
+        pieces = (tl.t0, tl.t1, tl.segment, tl.done, offset)
         found = fast.walk(t[order], pieces, segments, (c.m, c.split), np.array([*named, len(self.causes)]))
         out = np.empty_like(found)
         out[:, order] = found

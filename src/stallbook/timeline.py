@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stallbook import fast
-from stallbook.intervals import overlapping, resolve, subtract, union
+from stallbook.intervals import overlapping, resolve, subtract, sums, union
 from stallbook.run import UNKNOWN, Ints, Run
 
 __all__ = ["DECODE", "PAUSE", "POST_SEGMENTS", "Timeline", "build_timeline", "path_pauses"]
@@ -95,13 +95,13 @@ def build_timeline(run: Run, rules: str) -> Timeline:
     gc0, gc1, _ = subtract(*pauses, *busy)
     a0, a1, row = subtract(host0, host1, *busy)
     host = host[row]
-    paused = _total(host, a1 - a0, len(s.t0))
+    paused = sums(host, a1 - a0, len(s.t0))
     a0, a1, row = subtract(a0, a1, *pauses)
     host = host[row]
     lane = _Lane(a0, a1, host, _before(host, a1 - a0), np.arange(len(host)) + len(device[1].t0))
-    net = _total(host, a1 - a0, len(s.t0))
+    net = sums(host, a1 - a0, len(s.t0))
     paused = paused - net
-    net = net + _total(device[1].segment, device[1].t1 - device[1].t0, len(s.t0))
+    net = net + sums(device[1].segment, device[1].t1 - device[1].t0, len(s.t0))
     pause = _Lane(gc0, gc1, np.full(len(gc0), PAUSE), np.zeros(len(gc0), np.int64), np.full(len(gc0), -1))
     merged = _merge([device[0], pause, lane])
     nets = [device[1], lane]
@@ -178,11 +178,6 @@ def _before(segment: Ints, length: Ints) -> Ints:
     out = np.empty(len(segment), np.int64)
     out[order] = starts - np.repeat(starts[first], np.diff(np.append(np.flatnonzero(first), len(segment))))
     return out
-
-
-def _total(segment: Ints, length: Ints, n: int) -> Ints:
-    """Length of pieces a segment. Exact: sums of ns stay far below 2**53."""
-    return np.bincount(segment, weights=length, minlength=n).astype(np.int64)
 
 
 def _merge(lanes: list[_Lane]) -> _Lane:

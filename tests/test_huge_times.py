@@ -10,9 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import stallbook as sb
 from randomlog import KINDS, random_log
+from stallbook.errors import StallbookError
 from stallbook.intervals import mul_div, sums
-from test_partition import RULES, Rules, check_against_slow
+from stallbook.tally import tally
+from test_partition import check_against_slow, opened
+from test_slow import RULES, Rules
 
 TIMES = ("t", "t0", "t1", "run_delay_ns")
 
@@ -58,3 +62,29 @@ def test_mul_div_and_sums_are_exact() -> None:
     a, b, c = np.array(rows, np.int64).T
     assert mul_div(a, b, c).tolist() == [x * y // z for x, y, z in rows]
     assert sums(np.zeros(3, np.int64), np.array([2**60, 1, 1]), 2).tolist() == [2**60 + 2, 0]
+
+
+def test_a_log_on_two_clocks_reports_whole_shares(tmp_path: Path) -> None:
+    """A dozen gaps of 50 years add up to more than 64 bits hold."""
+    everyone = {f"r{i}": 1 for i in range(12)}
+    events: list[dict[str, Any]] = [{"stallbook": 1, "engine": "two clocks", "records": ["segments"]}]
+    for step, (t0, t1) in enumerate([(0, 10), (10, 17 * 10**17)]):
+        events += [
+            {"e": "step", "id": step, "t0": t0, "t1": t1},
+            {"e": "emit", "step": step, "t": t1, "tokens": everyone},
+        ]
+    p = sb.partition(opened(events, tmp_path))
+    every = tally(p).mix()
+    assert every.total_ns == every.time_ns["residual"] == 12 * (17 * 10**17 - 10)
+    assert every.share["residual"] == 1.0
+    assert sb.report(p.run).as_dict()["all"]["share"]["residual"] == 1.0
+
+
+def test_tokens_that_would_overflow_are_refused(tmp_path: Path) -> None:
+    events: list[dict[str, Any]] = [
+        {"stallbook": 1, "engine": "x"},
+        {"e": "step", "id": 1, "t0": 0, "t1": 1},
+        {"e": "emit", "step": 1, "t": 1, "tokens": {"r1": 2**60}},
+    ]
+    with pytest.raises(StallbookError, match=r"log\.jsonl:3: tokens = .* is out of range"):
+        opened(events, tmp_path)

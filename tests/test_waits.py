@@ -72,3 +72,20 @@ def test_a_request_that_was_never_admitted_has_no_queue(tmp_path: Path) -> None:
     assert w.never_admitted == 1
     assert "queue" not in w.causes
     assert np.array_equal(w.parts.sum(axis=1), w.t1 - w.t0)
+
+
+def test_away_before_admission_is_never_unscheduled(tmp_path: Path) -> None:
+    """The interval in which a request is admitted began while it was held: it is judged as a whole (rule 3)."""
+    b, both = {"b": 1}, {"a": 1, "b": 1}
+    steps = [
+        {"e": "step", "id": i, "t0": t0, "t1": t1, "decode_tokens": len(m), "members": sorted(m)}
+        for i, (t0, t1, m) in enumerate([(0, 3, b), (3, 12, b), (12, 20, both)])
+    ]
+    emits = [{"e": "emit", "step": i, "t": t, "tokens": m} for i, (t, m) in enumerate([(3, b), (12, b), (20, both)])]
+    held = {"e": "hold", "request": "a", "kind": "kv", "t0": 5, "t1": 8}
+    way_in = [{"e": "arrive", "request": "a", "t": 0}, {"e": "admit", "request": "a", "t": 10}]
+    head = {"stallbook": 1, "engine": "x", "records": ["members", "holds"]}
+    events = [head, *way_in, held, *steps, *emits]
+    run = opened(events, tmp_path)
+    assert told(run, waits.first_tokens(sb.partition(run))) == {("a", 0, 20): {"queue": 10, "residual": 10}}
+    assert [w.parts for w in first_tokens(events)] == [{"queue": 10, "residual": 10}]

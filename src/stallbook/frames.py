@@ -66,8 +66,9 @@ def _causes(partition: Partition) -> tuple[str, ...]:
 def _amounts(partition: Partition, table: Ints, row: Ints, prefix: str) -> Block:
     """A column a cause. One that occurs nowhere is 0 all the way; one that was not recorded is None."""
     out: Block = {}
+    seen = {cause for k, cause in enumerate(partition.causes) if table[:, k].any()}
     for cause in _causes(partition):
-        if cause in partition.causes:
+        if cause in seen:
             out[f"{prefix}{cause}_ns"] = table[row, partition.causes.index(cause)]
         elif partition.abilities.get(cause) == NOT_RECORDED:
             out[f"{prefix}{cause}_ns"] = np.full(len(row), None)

@@ -15,7 +15,7 @@ from stallbook.away import Windows
 from stallbook.gaps import Rhythm
 from stallbook.intervals import bisect, expand, subtract, union
 from stallbook.ledger import Ledger
-from stallbook.run import Ints, Run
+from stallbook.run import NEVER, Ints, Run
 
 __all__ = ["Charged", "Spans", "charge_spans"]
 
@@ -59,8 +59,8 @@ class _Cut:
 
 def charge_spans(run: Run, rhythm: Rhythm, ledger: Ledger, windows: Windows, spans: Spans, rules: str) -> Charged:
     """Charge every nanosecond of every span to one cause."""
-    away, window = _overlaps(windows, spans)
-    left_out, unexplained = _left_out(run, rhythm, windows, spans, away.span, window, rules)
+    away, span, window = _overlaps(windows, spans, rhythm)
+    left_out, unexplained = _left_out(run, rhythm, windows, spans, span, window, rules)
     left_out = _Cut(left_out.span, left_out.t0, left_out.t1, left_out.cause + ledger.index("unscheduled"))
     parts, *engine = _between(ledger, spans, away, left_out)
     context = np.zeros_like(parts[:-1])
@@ -91,15 +91,25 @@ def _between(ledger: Ledger, *windows: Spans | _Cut) -> list[Ints]:
     return out
 
 
-def _overlaps(windows: Windows, spans: Spans) -> tuple[_Cut, Ints]:
-    """Every overlap of a span with a window of its request, and which window it is."""
+def _overlaps(windows: Windows, spans: Spans, rhythm: Rhythm) -> tuple[_Cut, Ints, Ints]:
+    """Every overlap of a span with a window of its request; and every pair of a span and a window that touches it, or
+    the part before it of the interval in which it begins.
+    """
     lo = np.searchsorted(windows.request, spans.request, "left")
     hi = np.searchsorted(windows.request, spans.request, "right")
-    first = bisect(windows.t1, lo, hi, spans.t0 + 1)
-    window, span = expand(first, np.maximum(bisect(windows.t0, lo, hi, spans.t1) - first, 0))
-    t0, t1 = np.maximum(windows.t0[window], spans.t0[span]), np.minimum(windows.t1[window], spans.t1[span])
+    start = spans.t0.copy()
+    inside = np.flatnonzero(spans.to > spans.first)
+    first = spans.first[inside]
+    begun = np.where(first > 0, rhythm.emit[np.maximum(first - 1, 0)], -NEVER)
+    start[inside] = np.minimum(start[inside], begun)
+    nth = bisect(windows.t1, lo, hi, start + 1)
+    window, span = expand(nth, np.maximum(bisect(windows.t0, lo, hi, spans.t1) - nth, 0))
+    t1 = np.minimum(windows.t1[window], spans.t1[span])
+    touches = t1 > np.maximum(windows.t0[window], start[span])
+    window, span, t1 = window[touches], span[touches], t1[touches]
+    t0 = np.maximum(windows.t0[window], spans.t0[span])
     keep = t1 > t0
-    return _Cut(span[keep], t0[keep], t1[keep], windows.cause[window[keep]]), window[keep]
+    return _Cut(span[keep], t0[keep], t1[keep], windows.cause[window[keep]]), span, window
 
 
 def _left_out(

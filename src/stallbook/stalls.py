@@ -15,8 +15,8 @@ from stallbook.causes import CLEAN
 from stallbook.counters import origin_ns
 from stallbook.intervals import bisect
 from stallbook.partition import Partition
-from stallbook.run import Ints
-from stallbook.tally import Distribution
+from stallbook.run import NEVER, Ints
+from stallbook.tally import Distribution, weighed
 from stallbook.waits import BOUNDARIES, Waits
 
 __all__ = ["LEAST_NS", "MEDIANS", "Scope", "Stall", "Stalls", "find_stalls"]
@@ -97,9 +97,9 @@ def find_stalls(p: Partition, waits: Waits | None = None, boundary: str = "engin
     gap = p.row_gap if waits is None else waits.t1 - waits.t0
     weight = p.row_weight if waits is None else np.ones(len(gap), np.int64)
     median = Distribution.of(gap, weight).percentile(50) or 0.0
-    threshold = max(round(MEDIANS * median), LEAST_NS)
-    above, total = np.where(gap > threshold, weight, 0), int(weight @ gap)
-    stalled = int(above @ (gap - threshold))
+    threshold = min(max(round(MEDIANS * median), LEAST_NS), NEVER)
+    above, total = np.where(gap > threshold, weight, 0), int(weighed(weight, gap))
+    stalled = int(weighed(above, np.maximum(gap - threshold, 0)))
     longest = int(gap[weight > 0].max(initial=0))
     share = stalled / total if total else 0.0
     return Stalls(threshold, int(above.sum()), stalled, share, longest, median, _worst(p, waits, boundary, gap, weight))

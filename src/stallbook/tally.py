@@ -21,7 +21,7 @@ from stallbook.run import Ints
 if TYPE_CHECKING:
     from stallbook.partition import Partition
 
-__all__ = ["BINS_MS", "Bin", "Distribution", "Mix", "Tally", "merge", "tally"]
+__all__ = ["BINS_MS", "Bin", "Distribution", "Mix", "Tally", "merge", "tally", "weighed"]
 
 BINS_MS: Final = (0, 5, 10, 15, 20, 30, 50, 80, 120, 200, 400, 800)
 """Lower edges of the histogram of gaps, in ms; the last bin has no upper edge."""
@@ -136,10 +136,10 @@ class Tally:
     def mix(self, at_least_ns: float = 0.0) -> Mix:
         """What the gaps of at least this length are made of."""
         weight = np.where(self.gap >= at_least_ns, self.weight, 0)
-        time = weight @ self.parts
+        time = weighed(weight, self.parts)
         return Mix(
             gaps=int(weight.sum()),
-            total_ns=int(weight @ self.gap),
+            total_ns=int(weighed(weight, self.gap)),
             time_ns={cause: int(ns) for cause, ns in zip(self.causes, time, strict=True)},
             primary=self._named(self._primaries(np.zeros_like(weight), weight, 1)[0]),
         )
@@ -182,10 +182,16 @@ class Tally:
         return {**{c: int(n) for c, n in zip(self.causes, counts[1:], strict=True)}, CLEAN: int(counts[0])}
 
 
+def weighed(weight: Ints, values: Ints) -> Any:
+    """`weight @ values`, none of them negative; also where the sum exceeds 64 bits, as on two clocks at once."""
+    most = float(weight.sum()) * float(values.max(initial=0))
+    return weight @ values if most < 2.0**62 else weight.astype(object) @ values.astype(object)
+
+
 def tally(partition: Partition) -> Tally:
     """The tally of one partition."""
     weight = partition.row_weight
-    totals = weight @ partition.context
+    totals = weighed(weight, partition.context)
     context = {c: int(ns) for c, ns in zip(partition.causes, totals, strict=True)}
     return Tally(partition.causes, partition.row_gap, weight, partition.rows, partition.row_primary, context)
 

@@ -47,6 +47,13 @@ def test_names_that_are_not_utf8(log: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_what_was_not_recorded_is_no_zero_in_a_table(tmp_path: Path) -> None:
+    log, out = write(tmp_path / "some.jsonl", records=["segments"]), tmp_path / "gaps.jsonl"
+    assert main(["gaps", str(log), "--out", str(out)]) == 0
+    row = json.loads(out.read_text().splitlines()[0])
+    assert (row["gc_ns"], row["preempt_ns"], row["tok_ns"]) == (None, None, 0)
+
+
 @pytest.mark.parametrize("args", [["report", "--out"], ["gaps", "--out"], ["convert"]])
 def test_force_does_not_remove_what_is_no_file(args: list[str], log: Path, tmp_path: Path) -> None:
     pipe = tmp_path / {"report": "r.txt", "gaps": "g.csv", "convert": "c.jsonl"}[args[0]]

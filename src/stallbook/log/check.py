@@ -16,6 +16,8 @@ __all__ = ["emissions", "known_steps", "life", "lives", "ranges", "segments", "s
 LIMIT: Final = 2**61
 """Stamps lie within this of zero (nanoseconds since 1970 do, until 2043), so that differences cannot overflow."""
 
+MOST_TOKENS: Final = 2**40
+"""Counts of tokens are below it, so that their sums cannot overflow."""
 _DEEPEST: Final = 100
 """How far settings and facts nest; what lies deeper is left out."""
 
@@ -34,6 +36,8 @@ def ranges(draft: Draft, name: str, table: Columns) -> None:
         "name": (0, len(draft.names)),
         "count": (-1, LIMIT),
         "sure count": (0, LIMIT),
+        "token count": (-1, MOST_TOKENS),
+        "sure token count": (0, MOST_TOKENS),
         "flag": (-1, 2),
         "graph": (0, 3),
     }

@@ -37,27 +37,29 @@ _MAYBE = Column("time or unknown", UNKNOWN)
 _END = Column("end", UNKNOWN)  # a time, or NEVER
 _COUNT = Column("count")  # -1 where not recorded
 _SURE = Column("sure count")
+_TOKENS = Column("token count")  # -1 where not recorded
+_SURE_TOKENS = Column("sure token count")
 _FLAG = Column("flag")
 
 TABLES: Final[Mapping[str, Mapping[str, Column]]] = {
-    "arrivals": {"request": _REQUEST, "t": _MAYBE, "prompt_tokens": _COUNT, "max_tokens": _COUNT},
+    "arrivals": {"request": _REQUEST, "t": _MAYBE, "prompt_tokens": _TOKENS, "max_tokens": _TOKENS},
     "admits": {"request": _REQUEST, "t": _TIME},
     "finishes": {"request": _REQUEST, "t": _TIME},
     "steps": {
-        "id": _STEP, "t0": _TIME, "t1": _TIME, "graph": Column("graph", 0), "padded": _COUNT, "decode_tokens": _COUNT,
-        "prefill_tokens": _COUNT, "kv_tokens": _COUNT, "run_delay": _COUNT, "cpu": _COUNT,
+        "id": _STEP, "t0": _TIME, "t1": _TIME, "graph": Column("graph", 0), "padded": _TOKENS, "decode_tokens": _TOKENS,
+        "prefill_tokens": _TOKENS, "kv_tokens": _TOKENS, "run_delay": _COUNT, "cpu": _COUNT,
     },
     "segments": {
         "step": _STEP, "name": _NAME, "device": Column("flag", 0), "t0": _TIME, "t1": _TIME, "run_delay": _COUNT,
         "request": _OWNER,
     },
     "pauses": {"t0": _TIME, "t1": _TIME, "generation": _COUNT, "process": _NAME},
-    "emits": {"step": _STEP, "t": _TIME, "request": _REQUEST, "tokens": _SURE},
+    "emits": {"step": _STEP, "t": _TIME, "request": _REQUEST, "tokens": _SURE_TOKENS},
     "evicts": {"request": _REQUEST, "t": _TIME, "recompute": _FLAG, "lost_tokens": _COUNT},
     "readmits": {"request": _REQUEST, "t": _TIME},
     "evictions": {"request": _REQUEST, "t0": _TIME, "t1": _END, "recompute": _FLAG, "lost_tokens": _COUNT},
     "holds": {"request": _REQUEST, "kind": _NAME, "t0": _TIME, "t1": _END},
-    "deliveries": {"request": _REQUEST, "t": _TIME, "tokens": _SURE, "boundary": Column("flag", 0)},
+    "deliveries": {"request": _REQUEST, "t": _TIME, "tokens": _SURE_TOKENS, "boundary": Column("flag", 0)},
     "members": {"step": _STEP, "request": _REQUEST},
     "members_known": {"step": _STEP},
     "probes": {"t": _TIME, "ns": _SURE},

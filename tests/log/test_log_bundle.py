@@ -87,6 +87,22 @@ def test_nested_bombs(bundle: Path, tmp_path: Path) -> None:
             json.dumps(sb.report(told).as_dict())
 
 
+def test_names_that_no_terminal_should_see_are_spelled_out(tmp_path: Path) -> None:
+    with sb.Recorder(tmp_path / "run.stall", engine="test 1", os_counters=None, gc_pauses=False) as rec:
+        for name in ("a\nb\x1b[31m", ""):
+            request = rec.arrive(name)
+            rec.hold(request, name)
+            rec.begin()
+            rec.enter(rec.name(name))
+            rec.join(request)
+            rec.emit()
+            rec.end()
+    run = sb.open(tmp_path / "run.stall")
+    assert sorted(run.requests.names) == sorted(run.names) == ["(empty)", "a\\u000ab\\u001b[31m"]
+    sb.write(run, tmp_path / "run.jsonl")
+    assert sb.open(tmp_path / "run.jsonl").requests.names == run.requests.names
+
+
 def spool(*records: tuple[int, bytes]) -> bytes:
     data = bytearray(f.MAGIC)
     for kind, payload in records:

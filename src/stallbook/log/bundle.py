@@ -11,7 +11,7 @@ from stallbook.errors import StallbookError
 from stallbook.log.bundle_write import write_bundle
 from stallbook.log.draft import Draft
 from stallbook.log.jsonl import BOUNDARIES
-from stallbook.log.jsonl_events import text
+from stallbook.log.jsonl_events import printable, text
 from stallbook.log.spool import read_spool
 from stallbook.log.spool_records import plain_file
 from stallbook.record import manifest
@@ -33,8 +33,7 @@ def read_bundle(path: Path) -> Draft:
     about = _manifest(path)
     owner = about["process"]
     draft = Draft(path=str(path), unit="step")
-    draft.engine = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in about["engine"])
-    draft.boundary = about["boundary"]
+    draft.engine, draft.boundary = printable(about["engine"]) if about["engine"] else "", about["boundary"]
     draft.records = frozenset(about["records"])
     draft.config, draft.facts = about["config"], {key: about[key] for key in _FACTS if key in about}
     if baseline := about["baseline"]:
@@ -48,7 +47,7 @@ def read_bundle(path: Path) -> Draft:
     read_spool(own, draft, owner, owner=True)
     for other in sorted(path.glob("*.spool")):
         if other != own:
-            read_spool(other, draft, _process(other), owner=False)
+            read_spool(other, draft, printable(_process(other)), owner=False)
     draft.facts |= about["facts"]  # a converted log keeps what was known of the recording, not of the conversion
     return draft
 

@@ -16,8 +16,8 @@ __all__ = ["emissions", "known_steps", "life", "lives", "ranges", "segments", "s
 LIMIT: Final = 2**61
 """Stamps lie within this of zero (nanoseconds since 1970 do, until 2043), so that differences cannot overflow."""
 
-MOST_TOKENS: Final = 2**40
-"""Counts of tokens are below it, so that their sums cannot overflow."""
+MOST_TOKENS: Final = 2**48
+"""Counts of tokens are below it, so that sums of many do not overflow."""
 _DEEPEST: Final = 100
 """How far settings and facts nest; what lies deeper is left out."""
 

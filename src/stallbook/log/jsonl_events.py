@@ -13,7 +13,7 @@ from stallbook.errors import StallbookError
 from stallbook.log.draft import TABLES, Draft
 from stallbook.run import CAPTURED, EAGER, NEVER, NO_GRAPH, Ints
 
-__all__ = ["BOUNDARY", "EVENTS", "GRAPH", "LANE", "MODE", "Batch", "Event", "text"]
+__all__ = ["BOUNDARY", "EVENTS", "GRAPH", "LANE", "MODE", "Batch", "Event", "printable", "text"]
 
 GRAPH: Final = {"none": NO_GRAPH, "captured": CAPTURED, "eager": EAGER}
 LANE: Final = {"host": 0, "device": 1}
@@ -96,6 +96,14 @@ def text(value: object) -> str:
     if any(ord(char) < 32 or 127 <= ord(char) < 160 or 0xD800 <= ord(char) < 0xE000 for char in value):
         raise ValueError(f"{value!r:.40} holds control characters")
     return value
+
+
+def printable(value: str) -> str:
+    """A name that `text` takes: what it would refuse is written by number."""
+    try:
+        return text(value)
+    except ValueError:
+        return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in value) or "(empty)"
 
 
 @dataclass

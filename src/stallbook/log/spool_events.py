@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from stallbook.log.draft import Draft
+from stallbook.log.jsonl_events import printable
 from stallbook.record import spool as f
 
 __all__ = ["EVENTS", "Context"]
@@ -33,7 +34,7 @@ class Context:
 def _name(c: Context, payload: memoryview) -> None:
     (index,) = f.R_NAME.unpack_from(payload)
     if index == len(c.names):  # a recorder out of indices reuses its last one
-        c.names.append(c.draft.name(str(payload[f.R_NAME.size :], "utf-8", "replace")))
+        c.names.append(c.draft.name(printable(str(payload[f.R_NAME.size :], "utf-8", "replace"))))
 
 
 def _pause(c: Context, payload: memoryview) -> None:
@@ -44,7 +45,7 @@ def _pause(c: Context, payload: memoryview) -> None:
 
 def _arrive(c: Context, payload: memoryview) -> None:
     handle, t, prompt, limit = f.R_ARRIVE.unpack_from(payload)
-    row = c.requests[handle] = c.draft.request(str(payload[f.R_ARRIVE.size :], "utf-8", "replace"))
+    row = c.requests[handle] = c.draft.request(printable(str(payload[f.R_ARRIVE.size :], "utf-8", "replace")))
     c.draft.add("arrivals", request=row, t=t, prompt_tokens=prompt, max_tokens=limit)
 
 

@@ -11,6 +11,7 @@ above the same number of clock reads.
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
 import json
 import statistics
@@ -141,7 +142,7 @@ def primitives() -> None:
     """What one read of each counter costs here."""
     reads: dict[str, Callable[[], object]] = {"perf_counter_ns": clock, "thread_time_ns": time.thread_time_ns}
     if available():
-        reads["run-queue delay"] = RunDelay().delta
+        reads["run-queue delay"] = functools.partial(RunDelay().delta, 0)
     taken: dict[str, list[float]] = {name: [] for name in reads}
     for _ in range(50):
         for name, read in reads.items():

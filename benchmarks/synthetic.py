@@ -100,7 +100,7 @@ def _steps(rng: np.random.Generator, n: int) -> tuple[Steps, Segments, Ints]:
     missing = np.full(n, -1)
     steps = Steps(
         np.arange(n), t0, t0 + step_length, seg_t1[-1] + 2_000, np.where(eager, EAGER, CAPTURED),
-        np.where(eager, size, padded), size, np.where(prefill > 5_000, 100, 0), kv, missing, missing,
+        np.where(eager, size, padded), size, np.where(prefill > 5_000, 100, 0), kv, missing, missing, missing,
     )  # fmt: skip
     row = np.repeat(np.arange(n), 4)
     none = np.full(4 * n, -1)

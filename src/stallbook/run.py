@@ -19,8 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
-    "CAPTURED", "EAGER", "NEVER", "NO_GRAPH", "UNKNOWN", "Deliveries", "Emissions", "Evictions",
-    "ExplicitBaseline", "Holds", "Ints", "Members", "Pauses", "Probes", "Requests", "Run", "Segments", "Steps",
+    "BY_BUDGET", "BY_KV", "BY_SEQS", "CAPTURED", "EAGER", "NEVER", "NOT_BLOCKED", "NO_GRAPH", "UNKNOWN", "Deliveries",
+    "Emissions", "Evictions", "ExplicitBaseline", "Holds", "Ints", "Members", "Pauses", "Probes", "Requests", "Run",
+    "Segments", "Steps",
 ]  # fmt: skip
 
 Ints = npt.NDArray[np.int64]
@@ -32,6 +33,10 @@ NEVER: Final = 2**62
 
 NO_GRAPH, CAPTURED, EAGER = 0, 1, 2
 """`Steps.graph`: no captured path exists (or none was named); ran captured; ran eagerly above it."""
+
+
+NOT_BLOCKED, BY_KV, BY_SEQS, BY_BUDGET = 0, 1, 2, 3
+"""`Steps.blocked`: nothing waited, or all that did was admitted; KV blocks; the limit of sequences; that of tokens."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,8 @@ class Steps:
     run_delay: Ints
     """Run-queue delay known only for the whole step, in ns; -1 where not recorded."""
     cpu: Ints
+    blocked: Ints
+    """What kept the first waiting request out of this step: see above; -1 where not recorded."""
 
 
 @dataclass(frozen=True)

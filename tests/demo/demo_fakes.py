@@ -128,6 +128,7 @@ class Tape:
         self.clock = clock
         self.names: list[str] = []
         self.calls: list[tuple[Any, ...]] = []
+        self.blocked: list[int] = []
         self.handles = 0
 
     def name(self, text: str) -> int:
@@ -149,6 +150,10 @@ class Tape:
 
     def enter(self, name: int, request: int = -1) -> None:
         self.calls.append(("enter", self.names[name], request, self.clock.t))
+
+    def end(self, graph: int, padded: int, decode_tokens: int, kv_tokens: int, *, blocked: int) -> None:
+        self.calls.append(("end", graph, padded, decode_tokens, kv_tokens, self.clock.t))
+        self.blocked.append(blocked)
 
     def __getattr__(self, method: str) -> Any:
         return lambda *arguments: self.calls.append((method, *arguments, self.clock.t))

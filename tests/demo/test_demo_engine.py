@@ -36,16 +36,18 @@ def test_the_records_of_two_requests_to_the_nanosecond() -> None:
     us = lambda n: S + n * US  # noqa: E731
     assert [call for call in tape.calls if call[0] != "enter" or call[1] != "sched"] == [
         ("begin", us(0)),
+        ("arrive", "r0", -1, 2, us(0)),
         ("enter", "tok", 0, us(0)),
-        ("arrive", "r0", 20, 2, us(0)),
+        ("prompt", 0, 20, us(20)),
         ("admit", 0, us(20)),
         ("enter", "prefill", 0, us(20)),
         ("prefill", 20, us(20)),
         ("member", 0, us(20)),
         ("end", 0, -1, 0, 0, us(220)),
         ("begin", us(220)),
+        ("arrive", "r1", -1, 1, us(50)),  # stamped when it arrived, not when the busy loop looked
         ("enter", "tok", 1, us(220)),
-        ("arrive", "r1", 10, 1, us(50)),  # stamped when it arrived, not when the busy loop looked
+        ("prompt", 1, 10, us(230)),
         ("admit", 1, us(230)),
         ("enter", "prefill", 1, us(230)),
         ("prefill", 10, us(230)),

@@ -10,6 +10,10 @@ from hypothesis import strategies as st
 
 from stallbook.demo.blocks import BLOCK_TOKENS, blocks_for
 from stallbook.demo.scheduler import (
+    ADMITS,
+    BY_BUDGET,
+    BY_KV,
+    BY_SEQS,
     CAPTURED,
     EAGER,
     HEADROOM,
@@ -242,3 +246,18 @@ def check_state(state: State, limits: Limits, alive: dict[int, Sequence], done: 
     assert sorted([*places, *done]) == sorted(alive), "each request is in exactly one place"
     assert not (limits.recompute and state.swapped)
     assert all(seq.computed == 0 for seq in state.waiting)
+
+
+@pytest.mark.parametrize(
+    ("limits", "tokens", "blocked"),
+    [
+        (Limits(), 16, ADMITS),
+        (Limits(max_num_seqs=1), 16, BY_SEQS),
+        (Limits(kv_blocks=12), 100, BY_KV),
+        (Limits(kv_blocks=40, admit_watermark=0.9), 100, BY_KV),
+        (Limits(token_budget=1), 16, BY_BUDGET),
+    ],
+)
+def test_a_plan_says_what_kept_the_first_waiting_request_out(limits: Limits, tokens: int, blocked: int) -> None:
+    state = state_of(limits, running(0, 160, max_new=2), waiting=(Sequence(1, tokens, 4),))
+    assert plan(state, limits).blocked == blocked

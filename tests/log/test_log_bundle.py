@@ -115,7 +115,7 @@ def spool(*records: tuple[int, bytes]) -> bytes:
 def test_the_largest_handle_takes_no_more_room_than_another(bundle: Path) -> None:
     handle = 2**32 - 1
     tail = f.R_TAIL.pack(0, 2, 0, 0, 0) + handle.to_bytes(4, "little") + (1).to_bytes(4, "little")
-    step = f.body(f.STEP_WIDE, 0).pack(1, 0, 10, 5, 0, f.EMITS | f.HAS_TAIL, 0, -1, 1, 0, -1, b"")
+    step = f.body(f.STEP_WIDE, 0).pack(0, 0, f.EMITS | f.HAS_TAIL, 0, 1, 10, 5, 0, -1, -1, 1)
     arrival = (f.ARRIVE, f.R_ARRIVE.pack(handle, 0, -1, -1) + b"r1")
     (bundle / "engine.spool").write_bytes(spool(arrival, (f.STEP_WIDE, step + tail)))
     assert sb.open(bundle).emissions.request.tolist() == [0]

@@ -51,7 +51,7 @@ def test_pauses_are_recorded_from_the_start(recorder: Make, log: Path) -> None:
 def test_a_collection_may_strike_inside_any_call(
     recorder: Make, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    steps = 200
+    steps = 20
     monkeypatch.setattr("stallbook.record.spool.word_of", striking(spool.word_of))  # in the middle of a write
     with recorder(gc_pauses=True, clock=striking(time.perf_counter_ns)) as rec:
         name = rec.name("decode")
@@ -77,6 +77,7 @@ def test_a_collection_may_run_on_another_thread(recorder: Make, log: Path) -> No
     def collect() -> None:
         while not stop.is_set():
             gc.collect(0)
+            time.sleep(0.0002)
 
     rec = recorder(gc_pauses=True, clock=time.perf_counter_ns)
     other = threading.Thread(target=collect)

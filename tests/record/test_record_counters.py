@@ -26,15 +26,15 @@ def test_the_deltas_add_up_to_what_the_kernel_counted() -> None:
     start = own_delay()
     total = 0
     for _ in range(200):
-        total += delays.delta()
+        total += delays.delta(0)
         time.sleep(0.0001)
-    total += delays.delta()
+    total += delays.delta(0)
     assert 0 <= total <= own_delay() - before
     assert total >= own_delay() - start - 5_000_000  # what came after the last look
     delays.close()
 
 
-def test_a_thread_that_computes_is_not_asked_about() -> None:
+def test_a_thread_that_was_not_switched_out_is_not_asked_about() -> None:
     delays = RunDelay()
     asked = 0
     pread = delays._pread
@@ -45,23 +45,34 @@ def test_a_thread_that_computes_is_not_asked_about() -> None:
         return pread(*args)
 
     delays._pread = counted
-    delays._idle = -(10**12)  # as if wall and CPU time agreed
-    for _ in range(10):
-        assert delays.delta() == 0
-    assert asked == 0
-    delays._idle = 10**9
-    delays.delta()
+    delays._usage_of = (lambda *_: 0, ())  # the count of switches stands still
+    for now in range(10):
+        assert delays.delta(now) == 0
+    assert (asked, delays.at) == (0, 9)
+    delays._switched -= 1
+    delays.delta(10)
     assert asked == 1
     delays.close()
+
+
+def test_a_switch_is_seen() -> None:
+    delays = RunDelay()
+    before = delays._switched
+    time.sleep(0.001)
+    delays.delta(0)
+    assert delays._switched > before
+    delays.close()
+    assert delays.delta(0) == 0
 
 
 def test_a_pool_is_as_late_as_its_latest_thread() -> None:
     """Two native threads, one pinned beside a competitor: the step's delay is the longest, not the sum."""
     delays = PoolDelay()
     own = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
-    delays._others = {-1: (own, 0), -2: (own, 0)}  # stand-ins that have waited as long as this thread ever did
+    read = delays._arguments(own)
+    delays._others = {-1: (read, 0), -2: (read, 0)}  # stand-ins that have waited as long as this thread ever did
     ever = own_delay()
-    assert ever <= delays.delta() <= ever + 10**9
+    assert ever <= delays.delta(0) <= ever + 10**9
     delays._others.clear()
     os.close(own)
     delays.close()

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from recordings import Clock, read
 
+from stallbook.log import open_run, write
 from stallbook.log.bundle import read_bundle
 from stallbook.record import NullRecorder, Recorder
-from stallbook.run import NEVER, UNKNOWN, Run
+from stallbook.run import BY_BUDGET, BY_KV, BY_SEQS, NEVER, NOT_BLOCKED, UNKNOWN, Run
 
 Make = Callable[..., Recorder]
 
@@ -211,43 +212,24 @@ def test_readable_while_written(recorder: Make, log: Path) -> None:
     rec.close()
 
 
-def test_os_counters_of_a_segment(recorder: Make, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Delays:
-        cpu, calls = 500, 0
-
-        def delta(self) -> int:
-            self.cpu += 7
-            self.calls += 1
-            return self.calls
-
-        def close(self) -> None: ...
-
-    monkeypatch.setattr("stallbook.record.recorder.RunDelay", Delays)
-    with recorder(os_counters="segment") as rec:
-        if rec.os_counters is None:
-            pytest.skip("this kernel does not count run-queue delay")
-        name = rec.name("decode")
-        rec.begin()
-        rec.enter(name)
-        rec.enter(name)
-        rec.leave()
-        rec.end()
+def test_prompts_and_what_blocked_admission(recorder: Make, log: Path, tmp_path: Path) -> None:
+    with recorder() as rec:
+        a, b = rec.arrive("a", max_tokens=9, t=1), rec.arrive("b", prompt_tokens=3, t=2)
+        rec.prompt(a, 40)
+        for blocked in (-1, 0, 1, 2, 3):
+            rec.begin()
+            if blocked == 2:
+                rec.join(b)
+            rec.emit()
+            rec.end(blocked=blocked)
     run = read(log)
-    assert run.segments.run_delay.tolist() == [3, 4]  # 1 before the first, 5 after the last
-    assert run.steps.run_delay.tolist() == [-1]
-    assert run.steps.cpu.tolist() == [28]
-    assert "os" in run.records
-
-
-def test_os_counters_of_a_step(recorder: Make, log: Path) -> None:
-    with recorder(os_counters="step") as rec:
-        if rec.os_counters is None:
-            pytest.skip("this kernel does not count run-queue delay")
-        rec.begin()
-        rec.end()
-    run = read(log)
-    assert run.steps.run_delay[0] >= 0
-    assert run.steps.cpu[0] >= 0
+    assert run.requests.prompt_tokens.tolist() == [40, 3]
+    assert run.steps.blocked.tolist() == [-1, NOT_BLOCKED, BY_KV, BY_SEQS, BY_BUDGET]
+    for suffix in ("jsonl", "stall"):
+        write(run, tmp_path / f"copy.{suffix}")
+        again = open_run(tmp_path / f"copy.{suffix}")
+        assert again.steps.blocked.tolist() == run.steps.blocked.tolist()
+        assert again.requests.prompt_tokens.tolist() == [40, 3]
 
 
 def test_another_process_adds_its_pauses(recorder: Make, log: Path, clock: Clock) -> None:

@@ -116,7 +116,7 @@ def a_run(**changes: Any) -> Run:
         ),
         "steps": Steps(
             ints(0, 1, 2, 3), t - 9 * MS, t + MS // 2, t, ints(CAPTURED, CAPTURED, 2, 2), ints(1, 2, -1, -1),
-            ints(1, 2, 33, 40), ints(0, 0, 0, 0), *[ints(-1, -1, -1, -1)] * 3,
+            ints(1, 2, 33, 40), ints(0, 0, 0, 0), *[ints(-1, -1, -1, -1)] * 4,
         ),
         "segments": Segments(*[none] * 7),
         "pauses": Pauses(

@@ -76,7 +76,7 @@ class Engine:
         self.jobs: dict[int, Job] = {}
         self.counts = Counts()
         self.drain_limit_hit = False
-        self._texts: dict[int, Arrival] = {}
+        self._texts: dict[int, tuple[Arrival, int]] = {}
         self._start = self._next_tick = 0
         names = ("tok", "sched", "swap", "prefill", "decode", "output", "probe")
         self._tok, self._sched, self._swap, self._prefill, self._decode, self._output, self._probing = map(
@@ -153,7 +153,7 @@ class Engine:
             self._finish(seq)
         self.counts.steps += 1
         self._count_batch(step)
-        rec.end(step.graph, step.padded, len(step.decodes), kv_tokens)
+        rec.end(step.graph, step.padded, len(step.decodes), kv_tokens, blocked=step.blocked)
 
     def _count_batch(self, step: Plan) -> None:
         self.counts.max_batch = max(self.counts.max_batch, len(step.decodes))
@@ -169,26 +169,27 @@ class Engine:
             arrival = self._trace.popleft()
             key = self.counts.arrived
             self.counts.arrived += 1
+            handle = rec.arrive(arrival.name, -1, arrival.max_new, self._start + arrival.at_ns)
             if not self._intake.on_loop:
-                self._texts[key] = arrival
+                self._texts[key] = (arrival, handle)
                 self._intake.submit(key, arrival.text)
                 continue
-            rec.enter(self._tok, key)  # its handle to be: handles count up, and its prompt's length is not known yet
+            rec.enter(self._tok, handle)
             ids = self._intake.submit(key, arrival.text)
             rec.enter(self._sched)
             assert ids is not None
-            self._enlist(key, arrival, ids)
+            self._enlist(key, arrival, handle, ids)
             took = True
         return took
 
     def _poll(self) -> bool:
         ready = self._intake.poll() if self._texts else ()
         for item in ready:
-            self._enlist(item.key, self._texts.pop(item.key), item.ids)
+            self._enlist(item.key, *self._texts.pop(item.key), item.ids)
         return bool(ready)
 
-    def _enlist(self, key: int, arrival: Arrival, ids: list[int]) -> None:
-        handle = self._rec.arrive(arrival.name, len(ids), arrival.max_new, self._start + arrival.at_ns)
+    def _enlist(self, key: int, arrival: Arrival, handle: int, ids: list[int]) -> None:
+        self._rec.prompt(handle, len(ids))
         seq = Sequence(key, len(ids), arrival.max_new)
         self.jobs[key] = Job(arrival, handle, seq, [*ids, ids[-1]])
         self.state.add(seq, self._limits)

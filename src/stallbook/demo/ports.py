@@ -14,6 +14,7 @@ class Recorder(Protocol):
 
     def name(self, text: str, /) -> int: ...  # noqa: D102
     def arrive(self, request: str, prompt_tokens: int, max_tokens: int, t: int, /) -> int: ...  # noqa: D102
+    def prompt(self, handle: int, tokens: int, /) -> None: ...  # noqa: D102
     def admit(self, handle: int, /) -> None: ...  # noqa: D102
     def evict(self, handle: int, recompute: bool, lost_tokens: int, /) -> None: ...  # noqa: D102
     def readmit(self, handle: int, /) -> None: ...  # noqa: D102
@@ -26,7 +27,9 @@ class Recorder(Protocol):
     def join(self, handle: int, /) -> None: ...  # noqa: D102
     def emit(self) -> int: ...  # noqa: D102
     def member(self, handle: int, /) -> None: ...  # noqa: D102
-    def end(self, graph: int, padded: int, decode_tokens: int, kv_tokens: int, /) -> None: ...  # noqa: D102
+    def end(  # noqa: D102
+        self, graph: int, padded: int, decode_tokens: int, kv_tokens: int, /, *, blocked: int
+    ) -> None: ...  # fmt: skip
     def drop(self) -> None: ...  # noqa: D102
     def probe(self, ns: int, /) -> None: ...  # noqa: D102
 

@@ -32,13 +32,16 @@ from typing import Final
 from stallbook.demo.blocks import blocks_for
 
 __all__ = [
-    "CAPTURED", "EAGER", "NO_GRAPH", "RECOMPUTE", "RESTART", "SWAP", "Chunk", "Eviction", "Limits", "Plan",
+    "ADMITS", "BY_BUDGET", "BY_KV", "BY_SEQS", "CAPTURED", "EAGER", "NO_GRAPH",
+    "RECOMPUTE", "RESTART", "SWAP", "Chunk", "Eviction", "Limits", "Plan",
     "Sequence", "State", "commit", "plan",
 ]  # fmt: skip
 
 SWAP, RECOMPUTE, RESTART = "swap", "recompute", "restart"
 NO_GRAPH, CAPTURED, EAGER = 0, 1, 2
 """How the step decodes: not at all or with no captured path in existence; captured; eagerly above it."""
+ADMITS, BY_KV, BY_SEQS, BY_BUDGET = 0, 1, 2, 3
+"""What kept the first waiting request out: nothing, or no request waits; blocks; the sequence limit; the budget."""
 HEADROOM: Final = 8
 """Blocks beyond its own that must be free before an evicted request comes back."""
 
@@ -101,6 +104,7 @@ class Plan:
     graph: int = NO_GRAPH
     padded: int = -1
     """Rows of the captured call, padding included; -1 without one."""
+    blocked: int = ADMITS
 
     def __bool__(self) -> bool:
         return bool(self.decodes or self.chunks or self.readmit or self.evict)
@@ -183,16 +187,20 @@ class _Draft:
             if seq.computed < seq.target:
                 self._chunk(seq, seq.computed, admitted=False)
 
-    def admit(self, waiting: Iterable[Sequence]) -> None:
+    def admit(self, waiting: Iterable[Sequence]) -> int:
+        """Admits in order; returns what stopped it."""
         reserve = self.limits.admit_watermark * self.limits.kv_blocks
         for seq in waiting:
-            if self.budget <= 0 or len(self.running) >= self.limits.max_num_seqs:
-                return
+            if len(self.running) >= self.limits.max_num_seqs:
+                return BY_SEQS
             if self.free - blocks_for(seq.target) < (reserve if self.running else 0):
-                return
+                return BY_KV
+            if self.budget <= 0:
+                return BY_BUDGET
             if not self._chunk(seq, 0, admitted=True):
-                return
+                return BY_KV
             self.running.append(seq)
+        return ADMITS
 
     def _chunk(self, seq: Sequence, start: int, *, admitted: bool) -> bool:
         tokens = min(self.budget, seq.target - start)
@@ -218,13 +226,17 @@ def plan(state: State, limits: Limits) -> Plan:
     draft.readmit(state.swapped)
     draft.decode()
     draft.continue_prefills()
-    if not (limits.recompute and draft.evicted):
+    if limits.recompute and draft.evicted:
+        blocked = BY_KV
+    else:
         restarted = [item.seq for item in reversed(draft.evicted) if item.mode == RESTART]
-        draft.admit(chain(restarted, state.waiting))
+        blocked = draft.admit(chain(restarted, state.waiting))
     if draft.running and not (draft.decodes or draft.chunks or draft.readmitted or draft.evicted):
         draft.yield_to_oldest()
     graph, padded = _path(len(draft.decodes), limits.capture_sizes)
-    return Plan(tuple(draft.readmitted), tuple(draft.evicted), tuple(draft.chunks), tuple(draft.decodes), graph, padded)
+    return Plan(
+        tuple(draft.readmitted), tuple(draft.evicted), tuple(draft.chunks), tuple(draft.decodes), graph, padded, blocked
+    )  # fmt: skip
 
 
 def _path(rows: int, sizes: tuple[int, ...]) -> tuple[int, int]:

@@ -114,16 +114,16 @@ class _Steps:
         s, rec = self.run.steps, self.rec
         columns = (
             s.id, s.t0, s.t1, s.emit, s.graph, s.padded, s.decode_tokens, s.prefill_tokens, s.kv_tokens, s.run_delay,
-            s.cpu, self.run.members.known,
+            s.cpu, self.run.members.known, s.blocked,
         )  # fmt: skip
         for i, row in enumerate(_rows(*columns)):
-            step, t0, t1, emit, graph, padded, decode, prefill, kv, delay, cpu, known = row
+            step, t0, t1, emit, graph, padded, decode, prefill, kv, delay, cpu, known, blocked = row
             rec.begin(step, t0)
             rec.prefill(prefill)
             self._segments(self.segments[self.segment[i] : self.segment[i + 1]])
             self._batch(i, emit, bool(known))
             rec.counters(cpu, delay)
-            rec.end(graph, padded, decode if decode >= 0 else UNKNOWN_ROWS, kv, t1, bool(known))
+            rec.end(graph, padded, decode if decode >= 0 else UNKNOWN_ROWS, kv, t1, bool(known), blocked)
 
     def _segments(self, segments: list[tuple[int, ...]]) -> None:
         """As marks where they lie end to end on the host, else each as a window."""

@@ -40,6 +40,7 @@ def ranges(draft: Draft, name: str, table: Columns) -> None:
         "sure token count": (0, MOST_TOKENS),
         "flag": (-1, 2),
         "graph": (0, 3),
+        "blocked": (-1, 4),
     }
     for column, spec in TABLES[name].items():
         values = table[column]

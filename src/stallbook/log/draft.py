@@ -48,6 +48,7 @@ TABLES: Final[Mapping[str, Mapping[str, Column]]] = {
     "steps": {
         "id": _STEP, "t0": _TIME, "t1": _TIME, "graph": Column("graph", 0), "padded": _TOKENS, "decode_tokens": _TOKENS,
         "prefill_tokens": _TOKENS, "kv_tokens": _TOKENS, "run_delay": _COUNT, "cpu": _COUNT,
+        "blocked": Column("blocked"),
     },
     "segments": {
         "step": _STEP, "name": _NAME, "device": Column("flag", 0), "t0": _TIME, "t1": _TIME, "run_delay": _COUNT,

@@ -2,8 +2,11 @@
 
 Beyond the published fields the header may carry `wall_ns`, `preemptions`, `facts` and `notes` (what an earlier reader
 merged or dropped), an `arrive` line may have `"t": null` (only the sizes are known), and the event
-`{"e": "probe", "t": .., "ns": ..}` is a sample of the machine's speed. A last line without its newline that does not
-parse was cut off while it was written: it is dropped, and its length counted as `torn_tail_bytes`.
+`{"e": "probe", "t": .., "ns": ..}` is a sample of the machine's speed. A `step` may carry `blocked`: what kept the
+first waiting request out, "none", "kv" (KV blocks), "seqs" (the limit of sequences) or "budget" (that of tokens).
+
+A last line without its newline that does not parse was cut off while it was written: it is dropped, and its length
+counted as `torn_tail_bytes`.
 """
 
 from __future__ import annotations

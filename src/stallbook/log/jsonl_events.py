@@ -11,11 +11,22 @@ import numpy as np
 
 from stallbook.errors import StallbookError
 from stallbook.log.draft import TABLES, Draft
-from stallbook.run import CAPTURED, EAGER, NEVER, NO_GRAPH, Ints
+from stallbook.run import (
+    BY_BUDGET,
+    BY_KV,
+    BY_SEQS,
+    CAPTURED,
+    EAGER,
+    NEVER,
+    NO_GRAPH,
+    NOT_BLOCKED,
+    Ints,
+)  # fmt: skip
 
-__all__ = ["BOUNDARY", "EVENTS", "GRAPH", "LANE", "MODE", "Batch", "Event", "printable", "text"]
+__all__ = ["BLOCKED", "BOUNDARY", "EVENTS", "GRAPH", "LANE", "MODE", "Batch", "Event", "printable", "text"]
 
 GRAPH: Final = {"none": NO_GRAPH, "captured": CAPTURED, "eager": EAGER}
+BLOCKED: Final = {"none": NOT_BLOCKED, "kv": BY_KV, "seqs": BY_SEQS, "budget": BY_BUDGET}
 LANE: Final = {"host": 0, "device": 1}
 MODE: Final = {"swap": 0, "recompute": 1}
 BOUNDARY: Final = {"frontend": 0, "client": 1}
@@ -61,7 +72,7 @@ EVENTS: Final[Mapping[str, Event]] = {
     "step": Event(
         "steps",
         _ints("id t0 t1", "padded decode_tokens prefill_tokens kv_tokens run_delay_ns cpu_ns")
-        | {"graph": _Field("graph", NO_GRAPH, GRAPH)},
+        | {"graph": _Field("graph", NO_GRAPH, GRAPH), "blocked": _Field("blocked", -1, BLOCKED)},
         many="members",
     ),
     "segment": Event(

@@ -21,7 +21,7 @@ import numpy as np
 from stallbook.errors import StallbookError
 from stallbook.log.arrays import stable_order
 from stallbook.log.jsonl import DERIVED_NOTES, VERSION
-from stallbook.log.jsonl_events import BOUNDARY, GRAPH, LANE, MODE
+from stallbook.log.jsonl_events import BLOCKED, BOUNDARY, GRAPH, LANE, MODE
 from stallbook.run import NEVER, UNKNOWN, Ints, Run
 
 __all__ = ["atomic", "json_lines", "write_jsonl"]
@@ -127,19 +127,22 @@ def _steps(run: Run, who: list[str], names: list[str]) -> Iterator[str]:
     s, g, e, m = run.steps, run.segments, run.emissions, run.members
     graphs = {code: json.dumps(word) for word, code in GRAPH.items()}
     lanes = {code: json.dumps(word) for word, code in LANE.items()}
+    blocks = {code: json.dumps(word) for word, code in BLOCKED.items()}
     n = len(s.id)
     by_segment, by_emission = stable_order(g.step, n), stable_order(e.step, n)
     of_segments = np.searchsorted(g.step[by_segment], np.arange(n + 1))
     of_emissions = np.searchsorted(e.step[by_emission], np.arange(n + 1))
     columns = (s.id, s.t0, s.t1, s.padded, s.decode_tokens, s.prefill_tokens, s.kv_tokens, s.run_delay, s.cpu)
-    rows = _rows(*columns, s.graph, s.emit, m.known, m.start[:-1], m.start[1:], of_segments[1:], of_emissions[1:])
+    rows = _rows(
+        *columns, s.blocked, s.graph, s.emit, m.known, m.start[:-1], m.start[1:], of_segments[1:], of_emissions[1:]
+    )  # fmt: skip
     segment, emission = 0, 0
-    for step, t0, t1, padded, decode, prefill, kv, delay, cpu, graph, emit, known, low, high, last, end in rows:
+    for step, t0, t1, padded, decode, prefill, kv, delay, cpu, block, graph, emit, known, low, high, last, end in rows:
         batch = None if not known else "[" + ",".join(who[r] for r in m.request[low:high].tolist()) + "]"
         yield _line(
             "step", id=step, t0=t0, t1=t1, graph=graphs[graph] if graph else None, padded=_known(padded),
             decode_tokens=_known(decode), prefill_tokens=_known(prefill), kv_tokens=_known(kv), members=batch,
-            run_delay_ns=_known(delay), cpu_ns=_known(cpu),
+            run_delay_ns=_known(delay), cpu_ns=_known(cpu), blocked=blocks.get(block),
         )  # fmt: skip
         of = by_segment[segment:last]
         segment = last

@@ -18,25 +18,28 @@ from stallbook.errors import StallbookError
 from stallbook.log.draft import Draft
 from stallbook.log.spool_events import EVENTS, Context
 from stallbook.log.spool_records import committed, spool_bytes
+from stallbook.log.spool_v1 import upgraded
 from stallbook.record import spool as f
-from stallbook.run import NEVER, Ints
+from stallbook.run import BY_BUDGET, NEVER, Ints
 
 __all__ = ["read_spool"]
 
 _BROKEN: Final = (struct.error, ValueError, IndexError, KeyError, TypeError, OverflowError, RecursionError)
 _STEPS: Final = frozenset(f.BODIES)
 _OF_ANY_PROCESS: Final = frozenset((f.NAME, f.PAUSE))
-_LAYOUT: Final = {kind: struct.Struct(layout) for kind, layout in f.BODIES.items()}
+_LAYOUT: Final = {kind: struct.Struct("<" + layout) for kind, layout in f.BODIES.items()}
+
+
+_TYPES: Final = {"I": "<u4", "i": "<i4", "q": "<i8", "B": "u1", "H": "<u2", "h": "<i2"}
 
 
 def _fields(codes: str, names: list[str]) -> np.dtype[np.void]:
-    kinds = {"I": "<u4", "i": "<i4", "q": "<i8", "B": "u1", "H": "<u2", "h": "<i2"}
-    return np.dtype([(name, kinds[code]) for name, code in zip(names, codes, strict=False)])
+    return np.dtype([(name, _TYPES[code]) for name, code in zip(names, codes, strict=False)])
 
 
-_COLUMNS: Final = ["step", "t0", "dt", "emit", "graph", "flags", "marks", "padded", "decode", "prefill", "kv"]
-_HEAD: Final = {kind: _fields(codes[1:], _COLUMNS) for kind, codes in f.BODIES.items()}
-_MARK: Final = {kind: _fields(f.MARKS[kind], ["t", "delay"]) for kind in f.BODIES}
+_COLUMNS: Final = ["marks", "graph", "flags", "t0", "step", "dt", "emit", "prefill", "kv", "padded", "decode"]
+_HEAD: Final = {kind: _fields(codes, _COLUMNS) for kind, codes in f.BODIES.items()}
+_DELAY: Final = {kind: np.dtype(_TYPES[code]) if code else None for kind, code in f.DELAYS.items()}
 _END: Final = {kind: _fields(f.ENDS[kind], ["cpu", "delay"]) for kind in f.BODIES}
 _WINDOW: Final = np.dtype(
     [("name", "<u2"), ("device", "<u2"), ("request", "<i4"), ("t0", "<i8"), ("t1", "<i8"), ("delay", "<i8")]
@@ -52,10 +55,10 @@ def read_spool(path: Path, draft: Draft, process: str, owner: bool) -> None:
     if not data:
         draft.notes["empty_spools"] += 1  # its process was killed before it wrote anything
         return
-    reader = _Reader(draft, process, owner)
+    reader, old = _Reader(draft, process, owner), data[6] == 1
     for at, kind, payload in committed(data, draft.notes):
         try:
-            reader.take(kind, payload)
+            reader.take(kind, upgraded(kind, payload) if old and kind in _STEPS else payload)
         except _BROKEN:
             what = f"a record that makes no sense at byte {at}"
             raise StallbookError("bad-record", what, "the file was altered; record again", str(path)) from None
@@ -70,9 +73,10 @@ class _Steps:
 
     def __init__(self) -> None:
         self.heads: list[memoryview] = []
-        self.names: list[memoryview] = []
-        self.marks: list[memoryview] = []
+        self.times: list[memoryview] = []
+        self.delays: list[memoryview] = []
         self.ends: list[memoryview] = []
+        self.names: list[memoryview] = []
 
 
 class _Reader:
@@ -108,17 +112,19 @@ class _Reader:
 
     def _step(self, kind: int, payload: memoryview) -> None:
         layout, store = _LAYOUT[kind], self.steps[kind]
-        step, t0, _, emitted, _, flags, marks, _, _, _, _ = layout.unpack_from(payload)
-        head = layout.size
-        names = head + marks
-        times = names + marks * _MARK[kind].itemsize
-        end = times + _END[kind].itemsize
+        marks, _, flags, t0, step, _, emitted, _, _, _, _ = layout.unpack_from(payload)
+        head, delay = layout.size, _DELAY[kind]
+        times = head + 8 * marks
+        delays = times + (marks * delay.itemsize if delay else 0)
+        ends = delays + _END[kind].itemsize
+        end = ends + marks
         if end > len(payload):
             raise ValueError("marks")
         store.heads.append(payload[:head])
-        store.names.append(payload[head:names])
-        store.marks.append(payload[names:times])
-        store.ends.append(payload[times:end])
+        store.times.append(payload[head:times])
+        store.delays.append(payload[times:delays])
+        store.ends.append(payload[delays:ends])
+        store.names.append(payload[ends:end])
         pairs = members = _EMPTY
         if flags & f.HAS_TAIL:
             pairs, members = self._tail(step, payload[end:])
@@ -182,6 +188,7 @@ class _Reader:
             self._windows()
         if not self.owner:
             return
+        self.context.finish()
         self._emissions()
         self._members()
         for (request, kind), t0 in self.context.holds.items():
@@ -197,39 +204,40 @@ class _Reader:
         if _END[kind].itemsize:
             end = np.frombuffer(b"".join(store.ends), _END[kind])
             column |= {name: end[name].astype(np.int64) for name in ("cpu", "delay")}
-        name = np.frombuffer(b"".join(store.names), np.uint8)
-        each = "delay" in (_MARK[kind].names or ())
+        name, each = np.frombuffer(b"".join(store.names), np.uint8), _DELAY[kind]
         if len(name):
-            self._segments(column, name, np.frombuffer(b"".join(store.marks), _MARK[kind]), each)
+            delay = np.frombuffer(b"".join(store.delays), each).astype(np.int64) if each else None
+            self._segments(column, name, np.frombuffer(b"".join(store.times), "<i8").astype(np.int64), delay)
         if not self.owner:
             return
         if (column["kv"] >= 0).any():
             self.draft.records |= {"kv_tokens"}
+        blocked = (column["flags"] >> f.BLOCKED_SHIFT) - 1
         self.draft.extend(
             "steps",
             {
                 "id": column["step"], "t0": column["t0"], "t1": column["t1"], "graph": column["graph"],
                 "padded": column["padded"], "decode_tokens": column["decode"], "prefill_tokens": column["prefill"],
                 "kv_tokens": column["kv"], "cpu": column["cpu"], "run_delay": -1 if each else column["delay"],
+                "blocked": np.where(blocked > BY_BUDGET, -1, blocked),
             },
             column["step"],
         )  # fmt: skip
 
     def _segments(
-        self, column: dict[str, Ints], name: npt.NDArray[np.uint8], mark: npt.NDArray[np.void], each: bool
-    ) -> None:
+        self, column: dict[str, Ints], name: npt.NDArray[np.uint8], t: Ints, delays: Ints | None
+    ) -> None:  # fmt: skip
         """Mark i starts segment i, unless it names none; the step's next mark, or the step's end, ends it."""
         count = column["marks"]
         row = np.repeat(np.arange(len(count)), count)
-        t = mark["t"].astype(np.int64)
         first = np.cumsum(count) - count
         last = (first + count - 1)[count > 0]
         end, delay = np.roll(t, -1), np.full(len(t), -1)
         end[last] = column["t1"][count > 0]
-        if each:
-            delay = np.roll(mark["delay"].astype(np.int64), -1)
+        if delays is not None:
+            delay = np.roll(delays, -1)
             delay[last] = column["delay"][count > 0]
-        owner = np.full(len(mark), -1)
+        owner = np.full(len(t), -1)
         if self.owners:
             start = dict(zip(column["step"].tolist(), first.tolist(), strict=True))
             own = [(start[s] + at, h) for s, pairs in self.owners.items() if s in start for at, h in pairs]

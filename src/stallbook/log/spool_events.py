@@ -22,6 +22,9 @@ class Context:
         self.holds: dict[tuple[int, int], int] = {}
         """Open holds: (request, kind) to start."""
         self.restarts = self.evictions = 0
+        self.arrivals: list[tuple[int, int, int, int]] = []
+        self.prompts: dict[int, int] = {}
+        """Lengths of prompts that were told after the arrival."""
 
     def row(self, handle: int) -> int:
         """The request of a handle. One that no arrival gave out is an engine's mistake: -1, counted."""
@@ -29,6 +32,13 @@ class Context:
         if row < 0:
             self.draft.notes["unknown_handles"] += 1
         return row
+
+    def finish(self) -> None:
+        """Add the arrivals, with what was told of them later."""
+        for row, t, prompt, limit in self.arrivals:
+            self.draft.add(
+                "arrivals", request=row, t=t, prompt_tokens=self.prompts.get(row, prompt), max_tokens=limit
+            )  # fmt: skip
 
 
 def _name(c: Context, payload: memoryview) -> None:
@@ -46,7 +56,13 @@ def _pause(c: Context, payload: memoryview) -> None:
 def _arrive(c: Context, payload: memoryview) -> None:
     handle, t, prompt, limit = f.R_ARRIVE.unpack_from(payload)
     row = c.requests[handle] = c.draft.request(printable(str(payload[f.R_ARRIVE.size :], "utf-8", "replace")))
-    c.draft.add("arrivals", request=row, t=t, prompt_tokens=prompt, max_tokens=limit)
+    c.arrivals.append((row, t, prompt, limit))
+
+
+def _prompt(c: Context, payload: memoryview) -> None:
+    handle, tokens = f.R_PROMPT.unpack(payload)
+    if (row := c.row(handle)) >= 0:
+        c.prompts[row] = tokens
 
 
 def _stamped(table: str) -> Callable[[Context, memoryview], None]:
@@ -103,5 +119,5 @@ def _restart(c: Context, _payload: memoryview) -> None:
 EVENTS: Final[Mapping[int, Callable[[Context, memoryview], None]]] = {
     f.NAME: _name, f.PAUSE: _pause, f.ARRIVE: _arrive, f.ADMIT: _stamped("admits"), f.FINISH: _stamped("finishes"),
     f.READMIT: _stamped("readmits"), f.EVICT: _evict, f.HOLD: _hold, f.RELEASE: _release, f.DELIVER: _deliver,
-    f.PROBE: _probe, f.RESTART: _restart,
+    f.PROBE: _probe, f.RESTART: _restart, f.PROMPT: _prompt,
 }  # fmt: skip

@@ -39,8 +39,8 @@ def spool_bytes(path: Path) -> bytes:
     if data[:6] != f.MAGIC[:6]:
         raise StallbookError("foreign", "not a spool of a stallbook log", "remove it from the folder", str(path))
     version = int.from_bytes(data[6:8], "little")
-    if version != f.VERSION:
-        what = f"format {version}, this version reads {f.VERSION}"
+    if not 1 <= version <= f.VERSION:
+        what = f"format {version}, this version reads up to {f.VERSION}"
         raise StallbookError("version", what, "open it with the stallbook that wrote it", str(path))
     return data
 

@@ -15,10 +15,10 @@ from types import TracebackType
 from typing import Any, Final, Literal, Self
 
 from stallbook.record import counters, manifest, spool
-from stallbook.record.cost import Cost
+from stallbook.record.cost import Cost, twin
 from stallbook.record.counters import RunDelay
 from stallbook.record.pauses import Pauses
-from stallbook.record.spool import MemorySpool, Spool, spool_name
+from stallbook.record.spool import Spool, spool_name
 
 __all__ = ["OFF_VARIABLE", "Base"]
 
@@ -27,6 +27,8 @@ OFF_VARIABLE: Final = "STALLBOOK_RECORD"
 _ERRORS: Final = 10
 _ALL: Final = ("segments", "gc", "evictions", "graph", "members", "os", "holds")
 _LAYOUTS: Final = {kind: [spool.layout(kind, marks) for marks in range(64)] for kind in spool.WIDE}
+_STATES: Final = 16
+"""After so many timed steps the recorder's own counts are written."""
 _live: weakref.WeakSet[Base] = weakref.WeakSet()
 
 
@@ -34,11 +36,10 @@ class Base:
     """What a recorder is apart from what it records."""
 
     __slots__ = (
-        "__weakref__", "_batch", "_clock", "_cost", "_counters", "_cpu", "_cut", "_delays", "_emit",
-        "_events", "_facts", "_flags", "_folder", "_kind", "_layouts", "_manifest", "_marks", "_measured", "_members",
-        "_names", "_off", "_ops", "_owners", "_pairs", "_pauses", "_pending", "_pool", "_prefill",
-        "_process", "_requests", "_said", "_sampled_marks", "_samples", "_sequence", "_step", "_store", "_t0",
-        "_unusual", "_windows", "dropped", "errors",
+        "__weakref__", "_batch", "_clock", "_closed_ns", "_cost", "_counters", "_cpu", "_cut", "_delays", "_emit",
+        "_facts", "_flags", "_folder", "_kind", "_layouts", "_manifest", "_members", "_names", "_off", "_ops",
+        "_owners", "_pairs", "_pauses", "_pending", "_pool", "_prefill", "_process", "_requests", "_said",
+        "_sequence", "_step", "_store", "_t0", "_times", "_unusual", "_waits", "_windows", "dropped", "errors",
     )  # fmt: skip
 
     _name_limit = spool.NO_NAME  # a mark has a byte for its name
@@ -48,13 +49,13 @@ class Base:
         config: Mapping[str, Any] | None = None, records: Iterable[str] | None = None, boundary: str = "engine",
         clock: Callable[[], int] = time.perf_counter_ns, os_counters: Literal["segment", "step"] | None = "segment",
         pool_threads: bool = False, gc_pauses: bool = True, baseline: Mapping[str, float] | None = None,
-        extra: Mapping[str, Any] | None = None, strict: bool = False, store: MemorySpool | None = None,
+        extra: Mapping[str, Any] | None = None, strict: bool = False,
     ) -> None:  # fmt: skip
+        self._cost = Cost()
         self._clock, self._process, self._folder = clock, process, Path(path)
         self.errors = self.dropped = 0
         self._off, self._said = True, False
-        self._store: MemorySpool | None = None
-        self._cost: Cost | None = None
+        self._store: Spool | None = None
         self._counters = os_counters if os_counters and counters.available() else None
         self._kind = {None: spool.STEP, "step": spool.STEP_OS, "segment": spool.STEP_DELAYS}[self._counters]
         self._layouts = _LAYOUTS[self._kind]
@@ -62,7 +63,7 @@ class Base:
         self._delays: RunDelay | None = None
         self._names: dict[str, int] = {}
         self._facts: dict[str, Any] = {}
-        self._requests = self._events = self._samples = self._sampled_marks = 0
+        self._requests = self._closed_ns = 0
         self._clear()
         self._pauses = Pauses(clock, self._collected)
         self._pending = self._pauses.pending
@@ -79,7 +80,11 @@ class Base:
         if os.environ.get(OFF_VARIABLE) == "0":
             return
         try:
-            self._start(store, gc_pauses)
+            self._open_folder()
+            self._off = False
+            self._begin_window()
+            if gc_pauses:
+                self._pauses.start()
         except OSError as error:
             if strict:
                 raise
@@ -88,35 +93,23 @@ class Base:
     def _clear(self) -> None:
         self._unusual = False
         self._flags = -1  # no step is open
-        self._t0 = self._emit = self._cpu = self._cut = self._prefill = self._step = self._measured = 0
+        self._t0 = self._emit = self._cpu = self._cut = self._prefill = self._step = 0
         self._batch: set[int] = set()
-        self._sequence = bytearray()
-        self._marks: list[int] = []
+        self._sequence: list[int] = []  # names of the marks
+        self._times: list[int] = []  # and when they were
+        self._waits: list[int] = []  # and the run-queue delays
         self._ops: list[int] = []
         self._pairs: list[int] = []
         self._members: list[int] = []
         self._owners: list[int] = []
         self._windows: list[bytes] = []
 
-    def _start(self, store: MemorySpool | None, gc_pauses: bool) -> None:
-        if store is None:
-            self._cost = self._calibrate()
-            self._open_folder()
-        else:
-            self._store = store
-        self._off = False
-        if gc_pauses and store is None:
-            self._pauses.start()
-
-    def _calibrate(self) -> Cost | None:
-        return Cost.calibrated(type(self), self._counters, self._pool)
-
     def _open_folder(self) -> None:
         self._folder.parent.mkdir(parents=True, exist_ok=True)
         owner = self._process == "engine"
         with contextlib.suppress(FileExistsError):
             self._folder.mkdir(mode=0o700)
-        self._store = Spool(self._folder / spool_name(self._process))
+        self._store = Spool(self._folder / spool_name(self._process), self._begin_window)
         self._manifest = {**manifest.describe(self._clock), **self._manifest}
         hello = {k: self._manifest[k] for k in ("process", "pid", "clock", "os_counters")}
         self._store.append(spool.HELLO, json.dumps(hello).encode())
@@ -139,10 +132,12 @@ class Base:
         """Commit a record, and the pauses that came in since the last one."""
         if self._off or self._store is None:
             return
-        self._events += 1
         try:
-            for _ in range(len(self._pending)):  # no more than these: writing them may collect again
-                self._store.append(spool.PAUSE, self._pending.pop(0))
+            if self._pending:
+                waiting = self._pending[:]  # no more than these: writing them may collect again
+                for pause in waiting:
+                    self._store.append(spool.PAUSE, pause)
+                del self._pending[: len(waiting)]
             self._store.append(kind, payload)
         except OSError as error:
             self.dropped += 1
@@ -196,14 +191,25 @@ class Base:
 
     @property
     def self_ns(self) -> int:
-        """What recording has cost the engine so far, estimated: counts times costs calibrated on this machine at the
-        start, scaled by what one `end` in 64 took in place. A collection counts as 2 us.
-        """
-        if self._cost is None:
-            return 0
-        return self._cost.total(
-            self._samples, self._sampled_marks, self._measured, self._events, self._pauses.seen
-        )  # fmt: skip
+        """What recording has cost the engine so far. See `stallbook.record.cost`."""
+        store = self._store
+        if store is None:
+            return self._closed_ns
+        return self._cost.total(store.written, self._pauses.seen) + store.grow_ns
+
+    def _begin_window(self) -> None:
+        """Time all calls from now to the end of a step."""
+        if self._store is not None:
+            self._cost.since = self._store.written
+        plain: Any = type(self)  # mypy takes a class for unhashable
+        self.__class__ = twin(plain)
+
+    def _end_window(self) -> None:
+        """The step has ended."""
+        if self._store is not None:
+            self._cost.done(self._store.written)
+        if self._cost.windows % _STATES == 0:
+            self.flush()
 
     def _books(self) -> dict[str, int]:
         return {"dropped": self.dropped + self._pauses.lost, "errors": self.errors, "self_ns": self.self_ns}
@@ -225,6 +231,7 @@ class Base:
             if not self._off:
                 self.flush()
             self._off, self._flags = True, -1
+            self._closed_ns = self.self_ns
             store, self._store = self._store, None
             store.close()
             if self._delays is not None:

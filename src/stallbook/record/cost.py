@@ -1,86 +1,73 @@
-"""What the recorder costs: calibrated when one is opened, on a scratch recorder that writes to memory."""
+"""What the recorder costs its engine, measured where it runs.
+
+A loop that does nothing but record has the recorder's code and data in the caches, an engine does not: no calibration
+can know. So now and then (once in 32 KiB of log, about 300 steps) all calls are timed until a step ends, and their sum
+is scaled by the bytes that they wrote. While it is timed, a recorder is of a class of its own, its twin: the others are
+as fast as if there were no timing.
+"""
 
 from __future__ import annotations
 
+import functools
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable
+from typing import Any, Final
 
-from stallbook.record.spool import MemorySpool
+__all__ = ["Cost", "twin"]
 
-if TYPE_CHECKING:
-    from stallbook.record.base import Base
+_METHODS: Final = (
+    "arrive", "prompt", "admit", "evict", "readmit", "finish", "hold", "release", "deliver", "restart", "probe",
+    "pause", "join", "part", "begin", "enter", "leave", "window", "prefill", "member", "emit", "emit_some", "drop",
+)  # fmt: skip
+_INTERRUPTED_NS: Final = 50_000
+"""A call that took longer was interrupted, and what ran meanwhile is not the recorder's: so much counts."""
+_PAUSE_NS: Final = 2_000
+"""Both calls of the callback of a collection."""
+_clock = time.perf_counter_ns
 
-__all__ = ["EVERY", "Cost"]
 
-EVERY = 64
-"""One step in so many measures its own `end`."""
-_ROUNDS, _STEPS, _MARKS = 5, 12, 6
-_PAUSE_NS = 2000
-_cache: dict[tuple[str | None, bool], Cost] = {}
-
-
-@dataclass(frozen=True)
 class Cost:
-    """Costs in ns of one step without segments, one segment mark, one request event, and of `end` alone."""
+    """The books: what was timed took `ns` and wrote `wrote` bytes, in `windows`, the last from byte `since` on."""
 
-    step: int
-    mark: int
-    event: int
-    end: int
+    __slots__ = ("ns", "since", "windows", "wrote")
 
-    @classmethod
-    def calibrated(cls, recorder: type[Base], os_counters: Literal["segment", "step"] | None, pool: bool) -> Cost:
-        """Measured once in a process for each setting: about 1 ms."""
-        key = (os_counters, pool)
-        if key not in _cache:
-            scratch: Any = recorder(
-                "", engine="", os_counters=os_counters, pool_threads=pool, gc_pauses=False, store=MemorySpool()
-            )
-            _cache[key] = cls._measure(scratch)
-            scratch.close()
-        return _cache[key]
+    def __init__(self) -> None:
+        self.ns = self.wrote = self.since = self.windows = 0
 
-    @classmethod
-    def _measure(cls, scratch: Any) -> Cost:
-        clock, cpu, name = time.perf_counter_ns, time.thread_time_ns, scratch.name("x")
-        bare: list[int] = []
-        full: list[int] = []
-        event: list[int] = []
-        end: list[int] = []
-        for _ in range(_ROUNDS):
-            start = clock()
-            for _ in range(_STEPS):
-                scratch.begin()
-                scratch.emit()
-                scratch.end()
-            bare.append((clock() - start) // _STEPS)
-            start = clock()
-            for _ in range(_STEPS):
-                scratch.begin()
-                for _ in range(_MARKS):
-                    scratch.enter(name)
-                scratch.emit()
-                scratch.end()
-            full.append((clock() - start) // _STEPS)
-            start = clock()
-            for _ in range(_STEPS):
-                scratch.admit(0)
-            event.append((clock() - start) // _STEPS)
-            for _ in range(_STEPS):
-                scratch.begin()
-                for _ in range(_MARKS):
-                    scratch.enter(name)
-                start = cpu()
-                scratch.end()
-                end.append(cpu() - start)
-        step, six, one, last = (sorted(figures)[len(figures) // 2] for figures in (bare, full, event, end))
-        return cls(step, max(0, (six - step) // _MARKS), one, max(1, last))
+    def add(self, ns: int) -> None:
+        """A call took so long, a pair of clock reads included."""
+        start = _clock()
+        self.ns += max(0, min(ns, _INTERRUPTED_NS) - _clock() + start)
 
-    def total(self, samples: int, marks: int, measured: int, events: int, pauses: int) -> int:
-        """Ns in all. Of `samples` steps, one in `EVERY`, the marks were counted and `end` was measured: in an engine
-        the caches are cold, and that is what the factor is for.
-        """
-        factor = max(1.0, measured / (samples * self.end)) if samples else 1.0
-        calm = EVERY * (samples * self.step + marks * self.mark) + events * self.event
-        return int(factor * calm) + pauses * _PAUSE_NS
+    def done(self, written: int) -> None:
+        """A step ended at that byte: the end of a window."""
+        self.wrote += written - self.since
+        self.windows += 1
+
+    def total(self, written: int, pauses: int) -> int:
+        """Ns in all, for so many bytes and collections."""
+        return self.ns * max(written, self.wrote) // max(self.wrote, 1) + pauses * _PAUSE_NS
+
+
+@functools.cache
+def twin(plain: type[Any]) -> type[Any]:
+    """A class with the methods of `plain`, timed; `end` makes an object of it one of `plain` again."""
+
+    def timed(method: Callable[..., Any], last: bool = False) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def call(self: Any, *args: Any, **more: Any) -> Any:
+            self.__class__ = plain
+            start = _clock()
+            result = method(self, *args, **more)
+            self._cost.add(_clock() - start)
+            if last:
+                self._end_window()
+            else:
+                self.__class__ = found
+            return result
+
+        return call
+
+    methods = {name: timed(getattr(plain, name)) for name in _METHODS}
+    found = type(plain.__name__, (plain,), {"__slots__": (), **methods, "end": timed(plain.end, last=True)})
+    return found

@@ -42,7 +42,7 @@ class NullRecorder:
     def _nothing(self, *_: Any, **__: Any) -> None:
         """Do nothing."""
 
-    admit = readmit = finish = evict = hold = release = deliver = restart = probe = pause = _nothing
+    prompt = admit = readmit = finish = evict = hold = release = deliver = restart = probe = pause = _nothing
     join = part = enter = leave = window = prefill = member = drop = end = fact = flush = close = _nothing
 
     def __enter__(self) -> Self:

@@ -1,7 +1,7 @@
 """The recorder: what an engine calls in its loop. One record a step, two appends a segment.
 
 One thread, the engine's, calls it. Collections may run at any point and on any thread. No method raises.
-The order of the code in `enter`, `emit` and `end` is that of the benchmark: every attribute that they read is counted.
+The order of the code in `begin`, `enter`, `emit` and `end` is that of the benchmark: each attribute read is counted.
 """
 
 from __future__ import annotations
@@ -13,16 +13,14 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from stallbook.record import spool
-from stallbook.record.counters import PoolDelay, RunDelay, available
+from stallbook.record.counters import SHORT_NS, PoolDelay, RunDelay, available
 from stallbook.record.requests import Requests
 
 __all__ = ["Recorder"]
 
 _NO_NAME: Final = spool.NO_NAME
 _BATCH_EMITS: Final = spool.EMITS | spool.EMITS_BATCH
-_STATE_MASK: Final = 1023
-_SAMPLE_MASK: Final = 63
-"""One step in 64 measures its own `end` and is followed by a CHECK, one in 1024 by the recorder's own counts."""
+_BLOCKED_SHIFT: Final = spool.BLOCKED_SHIFT
 _thread_time = time.thread_time_ns
 
 
@@ -42,7 +40,7 @@ class Recorder(Requests):
         if t is None:
             clock = self._clock
             t = clock()
-        if self._flags >= 0 or self._marks:  # a step that was not ended, or segments outside of one
+        if self._flags >= 0 or self._sequence:  # a step that was not ended, or segments outside of one
             self.dropped += self._flags >= 0
             self.drop()
         if self._off:
@@ -56,27 +54,22 @@ class Recorder(Requests):
     def enter(self, name: int, request: int = -1, t: int | None = None) -> None:
         """A segment starts, and the one that is open ends: one clock read and one sample for both."""
         try:
-            self._sequence.append(name)
+            times = self._times
             if t is None:
                 clock = self._clock
-                t = clock()
-            self._marks.append(t)
+                times.append(clock())
+            else:
+                times.append(t)
+            self._sequence.append(name)
             if request >= 0:
-                self._owners += (len(self._sequence) - 1, request)
+                self._owners += (len(times) - 1, request)
                 self._unusual = True
         except Exception:
             self._failed()
 
     def leave(self, t: int | None = None) -> None:
         """The open segment ends. Needed only where none follows at once: `end` ends the last."""
-        try:
-            self._sequence.append(_NO_NAME)
-            if t is None:
-                clock = self._clock
-                t = clock()
-            self._marks.append(t)
-        except Exception:
-            self._failed()
+        self.enter(_NO_NAME, -1, t)
 
     def window(
         self, name: int, t0: int, t1: int, device: bool = False, request: int = -1, run_delay: int = -1
@@ -139,7 +132,8 @@ class Recorder(Requests):
         self._flags = -1
         self._prefill = self._cut = 0
         self._sequence.clear()
-        self._marks.clear()
+        self._times.clear()
+        self._waits.clear()
         if self._unusual:
             self._clear_lists()
 
@@ -152,21 +146,22 @@ class Recorder(Requests):
 
     def end(
         self, graph: int = 0, padded: int = -1, decode_tokens: int = -1, kv_tokens: int = -1, t: int | None = None,
-        members: bool = True,
+        members: bool = True, blocked: int = -1,
     ) -> None:  # fmt: skip
         """Close the step and commit it. `graph`: 0 no captured path, 1 captured, 2 eager above it. `decode_tokens`: by
-        default the size of the batch. `members=False`: the log does not know who was in this batch.
+        default the size of the batch. `members=False`: the log does not know who was in this batch. `blocked`: what
+        kept the first waiting request out, 0 nothing, 1 KV blocks, 2 the limit of sequences, 3 the token budget.
         """
-        flags, step, sequence, marks = self._flags, self._step, self._sequence, self._marks
+        flags = self._flags
         if flags < 0:
             return
-        began = 0 if step & _SAMPLE_MASK else _thread_time()
+        step, sequence, times = self._step, self._sequence, self._times
         try:
             if t is None:
                 clock = self._clock
                 t = clock()
             if self._unusual or not members:
-                self._end_unusual(t, graph, padded, decode_tokens, kv_tokens, members)
+                self._end_unusual(t, graph, padded, decode_tokens, kv_tokens, members, blocked)
             else:
                 t0, count = self._t0, len(sequence)
                 if decode_tokens == -1:
@@ -175,24 +170,23 @@ class Recorder(Requests):
                 store: Any = self._store
                 pos = store.pos
                 pack(
-                    store.window, pos, head, step, t0, t - t0, self._emit - t0 if flags else -1, graph, flags, count,
-                    padded, decode_tokens, self._prefill, kv_tokens, sequence, *marks, word,
+                    store.window, pos, head, count, graph, flags | blocked + 1 << _BLOCKED_SHIFT, t0, step, t - t0,
+                    self._emit - t0 if flags else -1, self._prefill, kv_tokens, padded, decode_tokens,
+                    *times, *sequence, word,
                 )  # fmt: skip
                 store.pos = pos + size
         except (struct.error, IndexError):  # something does not fit: a number, the segments, the chunk
-            self._end_unusual(t or 0, graph, padded, decode_tokens, kv_tokens, members)
+            self._end_unusual(t or 0, graph, padded, decode_tokens, kv_tokens, members, blocked)
         except Exception:
             self._lost()
         self._flags = -1
         self._prefill = 0
-        if began:
-            self._measure(began, len(sequence))
         sequence.clear()
-        marks.clear()
+        times.clear()
         self._step = step + 1
 
     def _end_unusual(
-        self, t: int, graph: int, padded: int, decode_tokens: int, kv_tokens: int, members: bool
+        self, t: int, graph: int, padded: int, decode_tokens: int, kv_tokens: int, members: bool, blocked: int
     ) -> None:  # fmt: skip
         """Commit a step that changed the batch, has emissions or windows of its own, or does not fit."""
         try:
@@ -201,10 +195,11 @@ class Recorder(Requests):
             if decode_tokens == -1:
                 decode_tokens = self._decode_rows(cut) if flags else 0
             tail = self._tail(cut) if self._unusual else b""
+            emitted = self._emit - t0 if flags else -1
+            flags |= (spool.HAS_TAIL if tail else 0) | (0 if members else spool.MEMBERS_UNKNOWN)
             values = (
-                self._step, t0, t - t0, self._emit - t0 if flags else -1, graph,
-                flags | (spool.HAS_TAIL if tail else 0) | (0 if members else spool.MEMBERS_UNKNOWN), count,
-                padded, max(decode_tokens, -1), self._prefill, kv_tokens, self._sequence, *self._marks,
+                count, graph, flags | blocked + 1 << _BLOCKED_SHIFT, t0, self._step, t - t0, emitted, self._prefill,
+                kv_tokens, padded, max(decode_tokens, -1), *self._times, *self._sequence,
             )  # fmt: skip
             kind = self._kind
             try:
@@ -244,19 +239,6 @@ class Recorder(Requests):
         else:
             self._failed()
 
-    def _measure(self, began: int, marks: int) -> None:
-        """Keep the books on the recorder itself."""
-        try:
-            self._samples += 1
-            self._sampled_marks += marks
-            self._measured += _thread_time() - began
-            if self._store is not None:
-                self._store.check()
-            if not self._step & _STATE_MASK:
-                self.flush()
-        except Exception:
-            self._failed()
-
 
 class _StepSampler(Recorder):
     """Reads the OS counters at both ends of a step. (`super()` would cost more than the calls do.)"""
@@ -269,37 +251,51 @@ class _StepSampler(Recorder):
             delays = self._delays
             if delays is None:  # made here, on the thread that it is to measure
                 delays = self._delays = PoolDelay() if self._pool else RunDelay()
-            delays.delta()
-            self._cpu = delays.cpu
+            since = t - delays.at
+            if 0 <= since < SHORT_NS:
+                self._cpu += since
+            else:
+                delays.delta(t)
+                self._cpu = _thread_time()
         except Exception:
             self._failed()
         return t
 
     def end(
         self, graph: int = 0, padded: int = -1, decode_tokens: int = -1, kv_tokens: int = -1, t: int | None = None,
-        members: bool = True,
+        members: bool = True, blocked: int = -1,
     ) -> None:  # fmt: skip
+        if self._flags < 0:
+            return
         try:
-            delays: Any = self._delays
-            delay = delays.delta()
-            self._marks.append(delays.cpu - self._cpu)
-            self._marks.append(delay)
+            if t is None:
+                t = self._clock()
+            cpu = _thread_time()
+            delay = self._delays.delta(t) if self._delays else 0
+            self._times += (*self._waits, max(cpu - self._cpu, 0), delay)
+            self._waits.clear()
+            self._cpu = cpu
         except Exception:
             self._failed()
-        Recorder.end(self, graph, padded, decode_tokens, kv_tokens, t, members)
+        Recorder.end(self, graph, padded, decode_tokens, kv_tokens, t, members, blocked)
 
 
 class _SegmentSampler(_StepSampler):
-    """Reads them at each mark too."""
+    """Reads them at each mark too, but for marks that follow the last look closely."""
 
     __slots__ = ()
 
     def enter(self, name: int, request: int = -1, t: int | None = None) -> None:
-        Recorder.enter(self, name, request, t)
-        try:
-            self._marks.append(self._delays.delta() if self._delays else 0)
+        try:  # `Recorder.enter` again, since a call costs as much as it does
+            if t is None:
+                clock = self._clock
+                t = clock()
+            self._times.append(t)
+            self._sequence.append(name)
+            delays: Any = self._delays
+            self._waits.append(delays.delta(t) if delays and t - delays.at >= SHORT_NS else 0)
+            if request >= 0:
+                self._owners += (len(self._times) - 1, request)
+                self._unusual = True
         except Exception:
             self._failed()
-
-    def leave(self, t: int | None = None) -> None:
-        self.enter(_NO_NAME, -1, t)

@@ -26,6 +26,13 @@ class Requests(Base):
             self._failed()
         return handle
 
+    def prompt(self, handle: int, tokens: int) -> None:
+        """The length of its prompt, where that is known only after its arrival: once it was tokenized."""
+        try:
+            self._put(spool.PROMPT, spool.R_PROMPT.pack(handle, tokens))
+        except Exception:
+            self._failed()
+
     def _event(self, kind: int, handle: int, t: int | None) -> None:
         try:
             self._put(kind, spool.R_REQUEST.pack(handle, self._clock() if t is None else t))

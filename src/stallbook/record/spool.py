@@ -11,26 +11,31 @@ import contextlib
 import functools
 import mmap
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from struct import Struct
+from time import perf_counter_ns
 from typing import Final
 from zlib import crc32
 
-__all__ = ["BODIES", "CHUNK", "MAGIC", "VERSION", "MemorySpool", "Spool", "body", "layout", "spool_name", "word_of"]
+__all__ = ["BLOCK", "BODIES", "CHUNK", "MAGIC", "VERSION", "Spool", "body", "layout", "spool_name", "word_of"]
 
-VERSION: Final = 1
-"""History. 1: the first."""
+VERSION: Final = 2
+"""History. 1: the first. 2: a step's fields are aligned; what blocked admission; PROMPT."""
 MAGIC: Final = b"STALSP" + VERSION.to_bytes(2, "little")
+BLOCK: Final = 1 << 15
+"""What one CHECK vouches for, about."""
 CHUNK: Final = 1 << 18
 """Growth of the file. Mapping and prefaulting 256 KiB costs about 50 us, once in some two thousand steps."""
 
 (PAD, HELLO, NAME, ARRIVE, ADMIT, EVICT, READMIT, FINISH, HOLD, RELEASE, STEP, STEP_OS, STEP_DELAYS, STEP_WIDE,
- STEP_OS_WIDE, STEP_DELAYS_WIDE, PAUSE, PROBE, DELIVER, RESTART, FACT, STATE, CHECK) = range(1, 24)  # fmt: skip
+ STEP_OS_WIDE, STEP_DELAYS_WIDE, PAUSE, PROBE, DELIVER, RESTART, FACT, STATE, CHECK, PROMPT) = range(1, 25)  # fmt: skip
 
 # Payloads. Times are absolute; -1 is "not recorded"; text (UTF-8) fills what is left of the payload.
 R_NAME: Final = Struct("<H")  # index; text
 R_ARRIVE: Final = Struct("<Iqqq")  # handle, t, prompt tokens, max tokens; text
+R_PROMPT: Final = Struct("<Iq")  # handle, prompt tokens: known only after the arrival
 R_REQUEST: Final = Struct("<Iq")  # handle, t: ADMIT, READMIT, FINISH
 R_EVICT: Final = Struct("<Iqqb")  # handle, t, lost tokens, recompute
 R_HOLD: Final = Struct("<IqH")  # handle, t, kind: HOLD, RELEASE
@@ -41,28 +46,32 @@ R_RESTART: Final = Struct("<q")  # t
 R_STATE: Final = Struct("<qqq")  # dropped, errors, self ns
 R_CHECK: Final = Struct("<I")  # CRC-32 of all since the end of the last CHECK or PAD
 
-# A step's head; the names of its marks, a byte each; their times, each with the run-queue delay since the mark before
-# it where there is one for each segment; and with OS counters the step's CPU time and a delay: that of the whole step,
-# or the one since its last mark. A mark starts the segment that it names and ends the one before it (NO_NAME only
-# ends), and so does the end of the step. Wide kinds hold what the others cannot.
-_NARROW, _WIDE = "<IqIiBBHhhii", "<qqqqBBHqqqq"
+# A step's head; the times of its marks; where there is one for each segment, the run-queue delays since the mark
+# before; with OS counters the step's CPU time and a delay: that of the whole step, or the one since its last mark; and
+# the names of the marks. A mark starts the segment that it names and ends the one before it (NO_NAME only ends), and so
+# does the end of the step. Wide kinds hold what the others cannot. All lies where a C compiler would put it.
+_NARROW, _WIDE = "HBBqIIiiihh", "HBBqqqqqqqq"
 BODIES: Final = {
     STEP: _NARROW, STEP_OS: _NARROW, STEP_DELAYS: _NARROW,
     STEP_WIDE: _WIDE, STEP_OS_WIDE: _WIDE, STEP_DELAYS_WIDE: _WIDE,
 }  # fmt: skip
-"""id, t0, t1 - t0, emission - t0, graph, flags, marks, padded, decode tokens, prefill tokens, KV tokens."""
-MARKS: Final = {STEP: "q", STEP_OS: "q", STEP_DELAYS: "qi", STEP_WIDE: "q", STEP_OS_WIDE: "q", STEP_DELAYS_WIDE: "qq"}
+"""Marks, graph, flags, t0, id, t1 - t0, emission - t0, prefill tokens, KV tokens, padded, decode tokens."""
+DELAYS: Final = {STEP: "", STEP_OS: "", STEP_DELAYS: "i", STEP_WIDE: "", STEP_OS_WIDE: "", STEP_DELAYS_WIDE: "q"}
 ENDS: Final = {STEP: "", STEP_OS: "ii", STEP_DELAYS: "ii", STEP_WIDE: "", STEP_OS_WIDE: "qq", STEP_DELAYS_WIDE: "qq"}
 WIDE: Final = {STEP: STEP_WIDE, STEP_OS: STEP_OS_WIDE, STEP_DELAYS: STEP_DELAYS_WIDE}
 NO_NAME: Final = 0xFF
 EMITS_BATCH, HAS_TAIL, MEMBERS_UNKNOWN, EMITS, MEMBERS_EXACT = 1, 2, 4, 8, 16
 """Flags of a step: a token for each of the batch; a tail follows; batch not recorded; it ran a forward pass; its
 members are those of the tail alone, not those too that emit."""
+BLOCKED_SHIFT: Final = 5
+"""In the three bits above the flags: 1 + what kept the first waiting request out, 0 where that was not told."""
 R_TAIL: Final = Struct("<IIIII")
 """Lengths of the tail's lists: batch changes, emissions, members, owners, windows. In 32-bit words: a change is
 handle * 2 + (1 if it left); an emission handle, tokens; an owner mark, handle; the windows are of R_WINDOW."""
 R_WINDOW: Final = Struct("<HHiqqq")  # name, device, request, t0, t1, run delay
+_NATIVE: Final = sys.byteorder == "little" and Struct("l").size == 8
 _LONGEST: Final = (1 << 24) - 32
+_CHECK_SIZE: Final = 16
 _CLOSING: Final = 32
 """What a chunk keeps free at its end: room for a CHECK and the smallest PAD."""
 _POPULATE_WRITE: Final = 23  # MADV_POPULATE_WRITE, Linux 5.14; not yet a name in `mmap`
@@ -76,15 +85,21 @@ def word_of(head: int) -> int:
 @functools.lru_cache(maxsize=512)
 def body(kind: int, marks: int) -> Struct:
     """The payload of a step of that kind, without its tail."""
-    return Struct(BODIES[kind] + f"{marks}s" + MARKS[kind] * marks + ENDS[kind])
+    return Struct("<" + _fields(kind, marks))
+
+
+def _fields(kind: int, marks: int) -> str:
+    delays = f"{marks}{DELAYS[kind]}" if DELAYS[kind] else ""
+    return f"{BODIES[kind]}{marks}q{delays}{ENDS[kind]}{marks}B"
 
 
 def layout(kind: int, marks: int) -> tuple[Callable[..., None], int, int, int]:
     """For a step without a tail: how to pack the whole record in place, its head, its commit word, and its size."""
-    payload = body(kind, marks)
-    padding = -(payload.size + 4) % 8
-    record = Struct("<I" + payload.format[1:] + f"{padding}xQ")
-    head = kind << 24 | payload.size
+    length = body(kind, marks).size
+    fields = f"I{_fields(kind, marks)}{-(length + 4) % 8}xQ"
+    # `struct` packs a C long twice as fast as a "q", and alignment changes nothing here.
+    record = Struct("@" + fields.replace("q", "l").replace("Q", "L") if _NATIVE else "<" + fields)
+    head = kind << 24 | length
     return record.pack_into, head, word_of(head), record.size
 
 
@@ -93,22 +108,38 @@ def spool_name(process: str) -> str:
     return "".join(c if c.isalnum() or c in "._" else "-" for c in process) + ".spool"
 
 
-class MemorySpool:
-    """A spool for calibration: the same work, on a mapping without a file, used as a ring."""
+class Spool:
+    """A file, mapped a chunk at a time. A record never straddles two chunks."""
 
-    __slots__ = ("_mapped", "_words", "block", "pos", "window")
+    __slots__ = ("_base", "_checked", "_fd", "_mapped", "_words", "block", "grow_ns", "pos", "window")
 
-    def __init__(self) -> None:
-        self._set(mmap.mmap(-1, CHUNK), 0)
+    def __init__(self, path: Path, checked: Callable[[], None]) -> None:
+        """`checked` is called after each CHECK but the last."""
+        self._checked = checked
+        self.grow_ns = 0
+        """What `grow` took, in all."""
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._base = 0
+        try:
+            self._set(self._chunk(CHUNK), 8)
+        except BaseException:
+            os.close(self._fd)
+            raise
+        self._mapped[:8] = MAGIC
+
+    def _chunk(self, length: int) -> mmap.mmap:
+        """On a full disk this raises, where a write to a hole of the file would kill the engine."""
+        _allocate(self._fd, self._base, length)
+        return mmap.mmap(self._fd, length, offset=self._base)
 
     def _set(self, mapped: mmap.mmap, pos: int) -> None:
         with contextlib.suppress(OSError, ValueError):
             mapped.madvise(_POPULATE_WRITE)
         self._mapped = mapped
         self._words = memoryview(mapped).cast("Q")
-        self.window = memoryview(mapped)[: len(mapped) - _CLOSING]
-        """Where records go; writing past its end raises."""
         self.pos = self.block = pos
+        self.window = memoryview(mapped)[:BLOCK]
+        """Where records go, up to the next CHECK; writing past its end raises."""
 
     def append(self, kind: int, payload: bytes) -> None:
         """Commit one record. Raises OSError when there is no room for it."""
@@ -130,52 +161,26 @@ class MemorySpool:
         if self.pos > self.block:
             with memoryview(self._mapped) as view, view[self.block : self.pos] as block:
                 crc = crc32(block)
-            self._write(CHECK, R_CHECK.pack(crc), 4, 16)
+            self._write(CHECK, R_CHECK.pack(crc), 4, _CHECK_SIZE)
             self.block = self.pos
 
     def grow(self, size: int) -> None:
-        """Make room for a record of that size."""
-        if size > len(self.window):
-            raise OSError("record too long")
-        self.pos = self.block = 0
-
-    def close(self) -> None:
-        """Unmap."""
-        self.pos = 0
-        self.window.release()
-        self.window = memoryview(b"")
-        self._words.release()
-        self._mapped.close()
-
-    def abandon(self) -> None:
-        """Unmap."""
-        self.close()
-
-
-class Spool(MemorySpool):
-    """A spool that is a file, mapped a chunk at a time. A record never straddles two chunks."""
-
-    __slots__ = ("_base", "_fd")
-
-    def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        self._base = 0
-        try:
-            self._set(self._chunk(CHUNK), 8)
-        except BaseException:
-            os.close(self._fd)
-            raise
-        self._mapped[:8] = MAGIC
-
-    def _chunk(self, length: int) -> mmap.mmap:
-        """On a full disk this raises, where a write to a hole of the file would kill the engine."""
-        _allocate(self._fd, self._base, length)
-        return mmap.mmap(self._fd, length, offset=self._base)
-
-    def grow(self, size: int) -> None:
-        """Close this chunk with a CHECK and a PAD, and map another."""
+        """Make room for a record of that size: after a CHECK, in this chunk or in a new one."""
+        start = perf_counter_ns()
         if size > _LONGEST:
             raise OSError("record too long")
+        if self.pos + size + _CLOSING + _CHECK_SIZE > len(self._mapped):
+            self._next_chunk(size)
+        else:
+            self.check()
+        end = min(self.pos + max(size, BLOCK), len(self._mapped) - _CLOSING)
+        self.window.release()
+        self.window = memoryview(self._mapped)[:end]
+        self.grow_ns += perf_counter_ns() - start
+        self._checked()
+
+    def _next_chunk(self, size: int) -> None:
+        """Close this chunk with a CHECK and a PAD, and map another."""
         full, words, window, end = self._mapped, self._words, self.window, len(self._mapped)
         self._base += end
         try:
@@ -198,13 +203,20 @@ class Spool(MemorySpool):
         """Bytes so far."""
         return self._base + self.pos
 
+    def _unmap(self) -> None:
+        self.pos = 0
+        self.window.release()
+        self.window = memoryview(b"")
+        self._words.release()
+        self._mapped.close()
+
     def close(self) -> None:
         """Unmap, and give back what the last chunk did not use."""
         if self._fd < 0:
             return
         self.check()
         end = self.written
-        super().close()
+        self._unmap()
         try:
             os.ftruncate(self._fd, end)
         finally:
@@ -214,7 +226,7 @@ class Spool(MemorySpool):
     def abandon(self) -> None:
         """Unmap and close without a write: after a fork the file is the parent's."""
         if self._fd >= 0:
-            super().close()
+            self._unmap()
             os.close(self._fd)
             self._fd = -1
 

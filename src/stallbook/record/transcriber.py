@@ -29,8 +29,8 @@ class Transcriber(Recorder):
         self._layouts = [spool.layout(self._kind, marks) for marks in range(64)]
         self._write_manifest()
 
-    def _calibrate(self) -> None:
-        return None  # there is no engine to cost anything
+    def _begin_window(self) -> None:
+        return  # there is no engine to cost anything
 
     @property
     def batch(self) -> frozenset[int]:
@@ -39,7 +39,7 @@ class Transcriber(Recorder):
 
     def counters(self, cpu: int, run_delay: int) -> None:
         """The OS counters of the open step; to be called last before `end`."""
-        self._marks += (cpu, run_delay)
+        self._times += (cpu, run_delay)
 
     def exact_members(self) -> None:
         """The batch of the open step, which has emitted, is what `member` said and no more."""

@@ -1,0 +1,116 @@
+"""What the recorder measures of the engine's thread, and of itself."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from recordings import read
+
+from stallbook.record import Recorder
+
+Make = Callable[..., Recorder]
+
+
+def test_os_counters_of_a_segment(recorder: Make, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Delays:
+        at, calls = -(10**9), 0
+
+        def delta(self, now: int) -> int:
+            self.calls += 1
+            return self.calls
+
+        def close(self) -> None: ...
+
+    cpu = itertools.count(500, 7)
+    monkeypatch.setattr("stallbook.record.recorder.RunDelay", Delays)
+    monkeypatch.setattr("stallbook.record.recorder._thread_time", cpu.__next__)
+    with recorder(os_counters="segment") as rec:
+        if rec.os_counters is None:
+            pytest.skip("this kernel does not count run-queue delay")
+        name = rec.name("decode")
+        rec.begin()
+        rec.enter(name)
+        rec.enter(name)
+        rec.leave()
+        rec.end()
+    run = read(log)
+    assert run.segments.run_delay.tolist() == [3, 4]  # 1 before the first, 5 after the last
+    assert run.steps.run_delay.tolist() == [-1]
+    assert run.steps.cpu.tolist() == [7]
+    assert "os" in run.records
+
+
+def test_a_short_segment_is_not_worth_a_look(
+    recorder: Make, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    looks: list[int] = []
+
+    class Delays:
+        at = 0
+
+        def delta(self, now: int) -> int:
+            self.at = now
+            looks.append(now)
+            return 1_000
+
+        def close(self) -> None: ...
+
+    cpu = itertools.count(500, 7)
+    monkeypatch.setattr("stallbook.record.recorder.RunDelay", Delays)
+    monkeypatch.setattr("stallbook.record.recorder._thread_time", cpu.__next__)
+    with recorder(os_counters="segment") as rec:
+        if rec.os_counters is None:
+            pytest.skip("this kernel does not count run-queue delay")
+        name = rec.name("decode")
+        rec.begin(t=50_000)
+        rec.enter(name, t=60_000)  # 10 us after the last look
+        rec.enter(name, t=69_999)
+        rec.enter(name, t=200_000)
+        rec.end(t=200_001)
+        rec.begin(t=200_011)  # at once: the 10 ns between count as CPU time
+        rec.end(t=300_000)
+    assert looks == [50_000, 200_000, 200_001, 300_000]
+    run = read(log)
+    assert run.segments.run_delay.tolist() == [0, 1_000, 1_000]
+    assert run.steps.cpu.tolist() == [7, 0]
+
+
+def test_os_counters_of_a_step(recorder: Make, log: Path) -> None:
+    with recorder(os_counters="step") as rec:
+        if rec.os_counters is None:
+            pytest.skip("this kernel does not count run-queue delay")
+        rec.begin()
+        rec.end()
+    run = read(log)
+    assert run.steps.run_delay[0] >= 0
+    assert run.steps.cpu[0] >= 0
+
+
+def test_timing_its_own_calls_changes_nothing_but_its_class(recorder: Make, log: Path) -> None:
+    rec = recorder()
+    timed, name = type(rec), rec.name("decode")
+    a = rec.arrive("a")
+    rec.begin()
+    rec.join(a)
+    rec.enter(name)
+    assert type(rec) is timed
+    rec.emit()
+    rec.finish(a)
+    rec.end()
+    assert type(rec) is not timed
+    assert isinstance(rec, Recorder)
+    assert rec._cost.windows == 1
+    assert rec.self_ns > 0
+    steps = 0
+    while rec._cost.windows < 3:
+        rec.begin()
+        rec.enter(name)
+        rec.end()
+        steps += 1
+    assert 500 < steps < 2_000  # one in about 32 KiB
+    rec.close()
+    assert rec.self_ns > 0
+    assert len(read(log).emissions.step) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -9,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_logs import write
+from cli_logs import steps, write
 
 from stallbook.cli import main
 
@@ -81,3 +82,25 @@ def test_help_into_a_closed_pipe() -> None:
     )
     os.close(wrote)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_forward_pass_that_was_not_recorded_is_no_share(tmp_path: Path) -> None:
+    lines = [line for line in steps() if line["e"] != "segment"]
+    bare = write(tmp_path / "bare.jsonl", lines, records=[])
+    told = ran("report", bare, "--format", "json")
+    assert json.loads(told.stdout)["runs"][0]["forward_share"] == {"clean_median": None, "tail_median": None}
+    assert b"forward pass is" not in ran("report", bare).stdout
+
+
+def test_a_narrow_terminal_cuts_no_figure(log: Path) -> None:
+    ours, theirs = os.openpty()
+    environment = {**os.environ, "COLUMNS": "40", "TERM": "xterm"}
+    with subprocess.Popen([sys.executable, "-m", "stallbook", "report", log], stdout=theirs, env=environment) as child:
+        os.close(theirs)
+        told = b""
+        with contextlib.suppress(OSError):
+            while some := os.read(ours, 4096):
+                told += some
+    os.close(ours)
+    assert child.returncode == 0
+    assert "…" not in told.decode()

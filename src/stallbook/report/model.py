@@ -141,8 +141,8 @@ def build(partition: Partition, boundary: Boundary = "engine") -> RunReport:
         tail_threshold_ms=to_ms(table.tail_ns),
         tail=table.tail(),
         all=every,
-        forward_clean=table.part_share("fwd", clean=True).percentile(50),
-        forward_tail=table.part_share("fwd", clean=False).percentile(50),
+        forward_clean=_forward(partition, table, clean=True),
+        forward_tail=_forward(partition, table, clean=False),
         histogram=table.histogram(),
         context_ms={cause: ns / 1e6 for cause, ns in table.context_ns.items()},
         ceiling=dict(_ceilings(table, every)),
@@ -158,6 +158,12 @@ def build(partition: Partition, boundary: Boundary = "engine") -> RunReport:
         beyond=dict(_beyond(partition, boundary)),
         series=_readings(partition, waits),
     )
+
+
+def _forward(p: Partition, table: Tally, *, clean: bool) -> float | None:
+    """The median share of the forward pass; None where the log cannot show it."""
+    known = p.abilities.get("fwd") != NOT_RECORDED
+    return table.part_share("fwd", clean=clean).percentile(50) if known else None
 
 
 def _waits(p: Partition, boundary: Boundary) -> Waits | None:

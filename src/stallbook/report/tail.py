@@ -58,12 +58,12 @@ def _led(r: RunReport, cause: str) -> tuple[str, str]:
 
 def _tail_notes(r: RunReport) -> Text:
     quiet = [c for c in r.causes if not r.all.time_ns[c] and c not in (*r.missing, "residual")]
-    lines = [
-        f"The forward pass is {words.percent(r.forward_clean)} of a clean gap and "
-        f"{words.percent(r.forward_tail)} of a tail gap (medians)."
-    ]
+    lines = []
+    if r.forward_clean is not None or r.forward_tail is not None:
+        clean, tail = words.percent(r.forward_clean), words.percent(r.forward_tail)
+        lines.append(f"The forward pass is {clean} of a clean gap and {tail} of a tail gap (medians).")
     if quiet:
-        lines.append(f"No time at all: {', '.join(quiet)}.")
+        lines.append(f"No time at all: {', '.join(map(words.plain, quiet))}.")
     if r.missing:
         lines.append(f"Not recorded by this log: {', '.join(r.missing)}.")
     lines += r.warnings

@@ -33,12 +33,15 @@ def dumps(reports: Sequence[RunReport], *, brief: bool = False, width: int = WID
 
 
 def show(reports: Sequence[RunReport], *, brief: bool = False) -> None:
-    """Print on stdout: on a terminal in its width and colours, anywhere else plainly at 80 columns."""
+    """Print on stdout: on a terminal in its width and colours, anywhere else plainly at 80 columns.
+
+    A terminal that is narrower breaks the lines itself: a figure is never cut.
+    """
     if not sys.stdout.isatty():
         sys.stdout.write(dumps(reports, brief=brief))
         return
     console = Console(highlight=False)
-    console.width = min(console.width, WIDEST)
+    console.width = max(WIDTH, min(console.width, WIDEST))
     console.print(document(reports, brief=brief))
 
 

@@ -3,9 +3,10 @@
     python benchmarks/recorder.py                    # the first part, about 20 s
     python benchmarks/recorder.py --demo-pairs 20    # and 20 alternating pairs of short demonstrator runs
 
-A step has 6 segments and a batch of 32. All variants take turns in one process, 20 steps to warm up and 100 measured,
-so a drift of the machine meets all of them. Figures are medians over rounds, and first deciles ("quiet"); `net` is
-above the same number of clock reads.
+A step has 6 segments and a batch of 32. Each variant has a process of its own, as in an engine: the interpreter
+specialises code for one class, and several recorders in turn would undo that for each other. There it takes turns with
+the clock reads alone, 20 steps to warm up and 100 measured. Figures are medians over rounds, and first deciles
+("quiet"); `net` is above the clock reads of the same round.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from stallbook.record import Recorder
+from stallbook.record import recorder as recording
 from stallbook.record.counters import RunDelay, available
 
 SEGMENTS, BATCH, WARM, BLOCK = 6, 32, 20, 100
@@ -106,43 +109,60 @@ def tracked_objects(loop: Loop, steps: int = 2000) -> float:
         gc.enable()
 
 
-def micro(rounds: int) -> None:
+VARIANTS: dict[str, dict[str, Any]] = {
+    "no OS counters": {"os_counters": None},
+    "no OS counters, a join and a part": {"os_counters": None, "changing": True},
+    "OS counters a step": {"os_counters": "step"},
+    "OS counters a segment, short ones": {"os_counters": "segment"},
+    "OS counters a segment, long ones": {"os_counters": "segment", "look_always": True},
+}
+"""Long segments: longer than 20 us, so that each border is a look at the counters."""
+
+
+def measured(name: str, rounds: int) -> dict[str, Any]:
+    """Everything about one variant, in a process of its own."""
+    settings = dict(VARIANTS[name])
+    if settings.pop("look_always", False):
+        recording.SHORT_NS = 0  # type: ignore[attr-defined]
     with tempfile.TemporaryDirectory() as folder:
-        modes = [("no OS counters", None), ("OS counters a step", "step"), ("OS counters a segment", "segment")]
-        loops = {name: Loop(Path(folder), name, mode) for name, mode in modes if not mode or available()}
-        changing = Loop(Path(folder), "changing", None, changing=True)
-        variants: dict[str, Callable[[int], None]] = {"clock reads alone": clock_reads, **loops}
-        variants["no OS counters, a join and a part"] = changing
+        loop = Loop(Path(folder), "x", **settings)
         gc.disable()
-        taken = interleaved(variants, rounds)
+        taken = interleaved({"clock": clock_reads, "steps": loop}, rounds)
         gc.enable()
-        base = taken["clock reads alone"]
-        titles = "".join(f"{title:>11}" for title in ("median", "net", "quiet", "quiet net"))
-        print(f"{'us a step':36}{titles}   {rounds} rounds of {BLOCK} steps")
-        for name, figures in taken.items():
-            net = [f - b for f, b in zip(figures, base, strict=True)]
-            row = statistics.median(figures), statistics.median(net), quiet(figures), quiet(figures) - quiet(base)
-            print(f"{name:36}" + "".join(f"{figure:11.2f}" for figure in row))
-        print()
-        bare, segment = loops["no OS counters"], list(loops.values())[-1]
-        print(f"bytes a step, same batch: {bare.bytes_per_step():.0f}, with a delay for each segment: ", end="")
-        print(f"{segment.bytes_per_step():.0f}; a join and a part: {changing.bytes_per_step():.0f}")
-        print(f"GC-tracked objects a step: {tracked_objects(segment):g}")
-        for name, loop in loops.items():
-            own = loop.recorder.self_ns / loop.recorder._step / 1000
-            print(f"own estimate of its cost ({name}): {own:.2f} us a step, clock reads included")
-        primitives()
-        for loop in (*loops.values(), changing):
-            assert not loop.recorder.errors
-            assert not loop.recorder.dropped
-            loop.recorder.close()
+        recorder = loop.recorder
+        own = recorder.self_ns / recorder._step / 1000
+        found = {"taken": taken, "own": own, "bytes": loop.bytes_per_step(), "objects": tracked_objects(loop)}
+        assert not recorder.errors
+        assert not recorder.dropped
+        recorder.close()
+    return found
+
+
+def micro(rounds: int) -> None:
+    titles = "".join(f"{title:>11}" for title in ("median", "net", "quiet", "quiet net", "own", "bytes", "objects"))
+    print(f"{'us a step':36}{titles}   {rounds} rounds of {BLOCK} steps")
+    base: list[float] = []
+    for name in VARIANTS:
+        if VARIANTS[name]["os_counters"] and not available():
+            continue
+        with ProcessPoolExecutor(1) as pool:
+            found = pool.submit(measured, name, rounds).result()
+        clocks, figures = found["taken"].values()
+        base += clocks
+        net = [f - b for f, b in zip(figures, clocks, strict=True)]
+        row = statistics.median(figures), statistics.median(net), quiet(figures), quiet(figures) - quiet(clocks)
+        print(f"{name:36}" + "".join(f"{figure:11.2f}" for figure in (*row, found["own"])), end="")
+        print(f"{found['bytes']:11.0f}{found['objects']:11.3f}", flush=True)
+    print(f"{'the clock reads alone':36}{statistics.median(base):11.2f}{'':11}{quiet(base):11.2f}")
+    print("own: the recorder's own figure of its cost, clock reads included")
+    primitives()
 
 
 def primitives() -> None:
     """What one read of each counter costs here."""
     reads: dict[str, Callable[[], object]] = {"perf_counter_ns": clock, "thread_time_ns": time.thread_time_ns}
     if available():
-        reads["run-queue delay"] = functools.partial(RunDelay().delta, 0)
+        reads["a look at the switches"] = functools.partial(RunDelay().delta, 0)
     taken: dict[str, list[float]] = {name: [] for name in reads}
     for _ in range(50):
         for name, read in reads.items():

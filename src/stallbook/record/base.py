@@ -200,7 +200,7 @@ class Base:
     def _begin_window(self) -> None:
         """Time all calls from now to the end of a step."""
         if self._store is not None:
-            self._cost.since = self._store.written
+            self._cost.begin(self._store.written)
         plain: Any = type(self)  # mypy takes a class for unhashable
         self.__class__ = twin(plain)
 

@@ -39,6 +39,12 @@ class Cost:
         start = _clock()
         self.ns += max(0, min(ns, _INTERRUPTED_NS) - _clock() + start)
 
+    def begin(self, written: int) -> None:
+        """A window begins at that byte. The first of all is a process warming up: it counts until there is another."""
+        self.since = written
+        if self.windows == 1:
+            self.ns = self.wrote = 0
+
     def done(self, written: int) -> None:
         """A step ended at that byte: the end of a window."""
         self.wrote += written - self.since
@@ -46,7 +52,8 @@ class Cost:
 
     def total(self, written: int, pauses: int) -> int:
         """Ns in all, for so many bytes and collections."""
-        return self.ns * max(written, self.wrote) // max(self.wrote, 1) + pauses * _PAUSE_NS
+        calls = self.ns * written // self.wrote if self.wrote else self.ns
+        return calls + pauses * _PAUSE_NS
 
 
 @functools.cache
@@ -58,8 +65,9 @@ def twin(plain: type[Any]) -> type[Any]:
         def call(self: Any, *args: Any, **more: Any) -> Any:
             self.__class__ = plain
             start = _clock()
-            result = method(self, *args, **more)
-            self._cost.add(_clock() - start)
+            result = method(self, *args, **more) if more else method(self, *args)
+            took = _clock() - start
+            self._cost.add(took)
             if last:
                 self._end_window()
             else:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 __all__ = ["SHORT_NS", "PoolDelay", "RunDelay", "available"]
 
-SHORT_NS: Final = 20_000
+SHORT_NS: Final = 100_000
 """Not worth a look: a thread that waited longer than this was away for longer."""
 
 _OWN = "/proc/thread-self/schedstat"

@@ -14,8 +14,8 @@ __all__ = ["RUNGS", "Rung", "choose", "settings_of", "slug_of"]
 
 
 def slug_of(name: str) -> str:
-    """A rung's name as it stands in file names: lower case, runs of anything else become one dash."""
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    """A rung's name as it stands in file names: its words in lower case, joined by dashes."""
+    return "-".join(re.findall(r"[a-z0-9]+", name.lower()))
 
 
 @dataclass(frozen=True)

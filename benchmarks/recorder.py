@@ -116,7 +116,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "OS counters a segment, short ones": {"os_counters": "segment"},
     "OS counters a segment, long ones": {"os_counters": "segment", "look_always": True},
 }
-"""Long segments: longer than 20 us, so that each border is a look at the counters."""
+"""Long segments: longer than 100 us, so that each border is a look at the counters."""
 
 
 def measured(name: str, rounds: int) -> dict[str, Any]:

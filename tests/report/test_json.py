@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from report_standin import BASELINE_RUN, Fit, Rows, a_run, ints, partition
 
+import stallbook as sb
 from stallbook.report.jsonout import dumps
 from stallbook.report.model import build
 from stallbook.run import Pauses
@@ -78,3 +80,11 @@ def test_an_eviction_told_twice_is_one_preemption() -> None:
 
 def test_not_a_number_is_null() -> None:
     assert one(partition(BASELINE_RUN, baseline=Fit(spread=float("nan"))))["baseline"]["spread"] is None
+
+
+def test_what_a_device_hides_is_context() -> None:
+    path = Path(__file__).parents[1] / "data" / "scenarios" / "H06.jsonl"
+    told = sb.report(sb.open(path))
+    assert told.as_dict()["context_ms"]["hidden"] == 38
+    assert "38.0 ms in all gaps" in str(told)
+    assert "hidden" not in sb.report(sb.open(path.with_name("S01.jsonl"))).as_dict()["context_ms"]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from stallbook.abilities import NOT_RECORDED
 from stallbook.report.model import RunReport
 from stallbook.report.stalled import rules_out
 from stallbook.report.summary import Delivered, Summary
@@ -49,14 +50,13 @@ def run_object(r: RunReport) -> dict[str, Any]:
         "tail": {
             "threshold_ms": r.tail_threshold_ms,
             "gaps": r.tail.gaps,
-            "share": r.tail.share,
-            "count": r.tail.primary,
+            **_mix(r.tail, r),
         },
-        "all": {"share": r.all.share, "count": r.all.primary},
+        "all": _mix(r.all, r),
         "forward_share": {"clean_median": r.forward_clean, "tail_median": r.forward_tail},
         "histogram": [_bin(one) for one in r.histogram],
-        "boundaries": {name: _boundary(told) for name, told in r.beyond.items()},
-        "context_ms": r.context_ms,
+        "boundaries": {name: _boundary(told, r) for name, told in r.beyond.items()},
+        "context_ms": r.context_ms | ({} if r.hidden_ms is None else {"hidden": r.hidden_ms}),
         "ceiling_ms": {cause: {"p99": c.p99, "p999": c.p999} for cause, c in r.ceiling.items()},
         "reconcile": {**vars(r.reconcile)},
         "counters": _counters(r),
@@ -111,15 +111,15 @@ def _stall(s: Stall) -> dict[str, Any]:
 def _first_tokens(r: RunReport) -> dict[str, Any] | None:
     if r.first is None:
         return None
-    return {**_waits(r.first.waits, "waits"), "never_admitted": r.first.never_admitted}
+    return {**_waits(r.first.waits, "waits", r), "never_admitted": r.first.never_admitted}
 
 
-def _boundary(told: Delivered) -> dict[str, Any]:
+def _boundary(told: Delivered, r: RunReport) -> dict[str, Any]:
     after = told.after
     return {
         "gaps": told.gaps.all.gaps,
         "itl_ms": vars(told.gaps.times),
-        **_waits(told.gaps, "gaps"),
+        **_waits(told.gaps, "gaps", r),
         "after_emission": after
         and {"gaps": after.gaps, "tail_gaps": after.tail_gaps, "longest_ms": after.longest_ns / 1e6},
         "unmatched": told.unmatched,
@@ -127,17 +127,23 @@ def _boundary(told: Delivered) -> dict[str, Any]:
     }
 
 
-def _waits(of: Summary, noun: str) -> dict[str, Any]:
+def _waits(of: Summary, noun: str, r: RunReport) -> dict[str, Any]:
     """All and the tail by cause; `noun` is what the tail's number is called."""
     return {
-        **_mix(of.all),
-        "tail": {"threshold_ms": of.threshold_ms, noun: of.tail.gaps, **_mix(of.tail)},
+        **_mix(of.all, r),
+        "tail": {"threshold_ms": of.threshold_ms, noun: of.tail.gaps, **_mix(of.tail, r)},
         "reconcile": {"max_error_ns": of.max_error_ns, "negative_parts": of.negative_parts},
     }
 
 
-def _mix(of: Mix) -> dict[str, Any]:
-    return {"share": of.share, "count": of.primary}
+def _mix(of: Mix, r: RunReport) -> dict[str, Any]:
+    """Time and gaps by cause. A cause that has none because it was not recorded is null."""
+    return {"share": _recorded(of.share, r), "count": _recorded(of.primary, r)}
+
+
+def _recorded(values: Mapping[str, Any], r: RunReport) -> dict[str, Any]:
+    unknown = {cause for cause, ability in r.abilities.items() if ability == NOT_RECORDED}
+    return {cause: None if cause in unknown and not value else value for cause, value in values.items()}
 
 
 def _bin(one: Bin) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from stallbook.counters import Counters, Speed, count, series, speed
 from stallbook.errors import StallbookError
 from stallbook.report.summary import Delivered, FirstTokens, Percentiles, Readings, Summary, to_ms
 from stallbook.stalls import Stalls, find_stalls
-from stallbook.tally import Bin, Mix, Tally, tally
+from stallbook.tally import Bin, Mix, Tally, tally, weighed
 from stallbook.waits import Waits, boundary_gaps, first_tokens
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ class RunReport:
     forward_tail: float | None
     histogram: list[Bin]
     context_ms: dict[str, float]
+    hidden_ms: float | None
+    """Host work behind a busy device, in all gaps; None where the log has no device lane."""
     ceiling: dict[str, Ceiling]
     reconcile: Reconciled
     baseline: dict[str, Any]
@@ -145,6 +147,7 @@ def build(partition: Partition, boundary: Boundary = "engine") -> RunReport:
         forward_tail=_forward(partition, table, clean=False),
         histogram=table.histogram(),
         context_ms={cause: ns / 1e6 for cause, ns in table.context_ns.items()},
+        hidden_ms=_hidden(partition),
         ceiling=dict(_ceilings(table, every)),
         reconcile=_reconciled(partition, waits),
         baseline=_baseline(partition.baseline),
@@ -158,6 +161,11 @@ def build(partition: Partition, boundary: Boundary = "engine") -> RunReport:
         beyond=dict(_beyond(partition, boundary)),
         series=_readings(partition, waits),
     )
+
+
+def _hidden(p: Partition) -> float | None:
+    seen = p.rules == "full" and bool((p.run.segments.device == 1).any())
+    return int(weighed(p.row_weight, p.hidden)) / 1e6 if seen else None
 
 
 def _forward(p: Partition, table: Tally, *, clean: bool) -> float | None:

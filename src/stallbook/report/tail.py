@@ -26,6 +26,9 @@ def sections(r: RunReport) -> Iterator[RenderableType]:
     yield from section("Gaps by length, each line split by primary cause (by count)", *_histogram(r))
     if any(r.context_ms.values()):
         yield from section("What the engine did while requests were evicted, held or left out", _context(r))
+    if r.hidden_ms:
+        told = f"{words.ms(r.hidden_ms)} ms in all gaps, pauses included: no token waited for it."
+        yield from section("Host work behind a busy device", Text(told))
 
 
 def _tail(r: RunReport) -> Table:

@@ -2,15 +2,17 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SECONDS_ ?= 60
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test slow lint bench clean
 
 demo: $(VENV)/.ready
-	$(BIN)/stallbook demo --seconds $(SECONDS_)
+	$(BIN)/stallbook demo
 
 test: $(VENV)/.ready
 	$(BIN)/python -m pytest -n 2
+
+slow: $(VENV)/.ready
+	$(BIN)/python -m pytest -m slow
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

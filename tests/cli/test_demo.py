@@ -29,9 +29,16 @@ if how == "fails":
 if how == "dies":
     os.kill(os.getpid(), signal.SIGKILL)
 print("a library says hello")
-if out:
+if out and how != "fills":
     pathlib.Path(out).mkdir(parents=True)
     (pathlib.Path(out) / "manifest.json").write_text(os.environ["OPENBLAS_NUM_THREADS"])
+if how == "fills":
+    from stallbook.record import Recorder
+    rec = Recorder(out, engine="x")
+    for _ in range(int(sys.argv[4])):
+        rec.begin(); rec.end()
+    rec.close()
+    print("the disk is full; free some space", file=sys.stderr); sys.exit(2)
 say(phase="serving", elapsed=0.2, total=1, tokens=5, running=1, waiting=0)
 if how == "waits":
     for _ in range(600):
@@ -49,7 +56,7 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     def command(settings: Settings, log: Path | None) -> list[str]:
         told["settings"] = settings
-        return [sys.executable, "-c", CHILD, json.dumps(settings.as_dict()), str(log or ""), told["how"]]
+        return [sys.executable, "-c", CHILD, json.dumps(settings.as_dict()), str(log or ""), *told["how"].split()]
 
     monkeypatch.setattr(child, "child_command", command)
     monkeypatch.chdir(tmp_path)
@@ -133,6 +140,35 @@ def test_what_the_engine_says_is_the_error(engine: dict[str, Any], capsys: pytes
     assert "SIGKILL" in capsys.readouterr().err.splitlines()[-1]
 
 
+def test_what_a_failed_run_leaves_is_said(engine: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    engine["how"] = "fills 3"
+    assert main(["demo", "--out", "x.stall"]) == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert "what was recorded until then is in x.stall and can be read; free some space" in line
+    assert Path("x.stall/engine.spool").exists()
+    engine["how"] = "fills 0"
+    assert main(["demo", "--out", "y.stall"]) == 2
+    assert "nothing was recorded; free some space" in capsys.readouterr().err.splitlines()[-1]
+    assert not Path("y.stall").exists()
+
+
+@pytest.mark.parametrize("flag", ["seconds", "rate"])
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "0", "-1", "1e300", "1e400"])
+@pytest.mark.usefixtures("engine")
+def test_impossible_numbers(flag: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", f"--{flag}={value}"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{flag} is " in line
+    assert "between 0 and" in line
+
+
+@pytest.mark.usefixtures("engine")
+def test_more_requests_than_memory(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--rate", "1000", "--seconds", "86400"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "86,400,000 requests; give fewer, up to 1,000,000" in line
+
+
 def test_ctrl_c_waits_for_the_log(engine: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     engine["how"] = "waits"
 
@@ -176,4 +212,7 @@ def test_what_is_not_a_log_is_never_overwritten(tmp_path: Path, capsys: pytest.C
     for name in ("mine", "file"):
         assert main(["demo", "--out", name, "--force"]) == 2
         assert "no log of stallbook" in capsys.readouterr().err
+    (tmp_path / "mine" / "manifest.json").write_text("{}")
+    assert main(["demo", "--out", "mine", "--force"]) == 2
+    assert "'thesis.txt', which is not stallbook's" in capsys.readouterr().err
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "years"

@@ -42,6 +42,10 @@ def test_names_that_are_not_utf8(log: Path, tmp_path: Path) -> None:
     for args in (["report"], ["report", "--format", "json"]):
         done = ran(*args, odd, PYTHONIOENCODING="utf-8:strict")
         assert (done.returncode, done.stderr) == (0, b"")
+    for form, name in (("json", "r.json"), ("text", "r.txt")):
+        done = ran("report", odd, "--format", form, "--out", tmp_path / name)
+        assert (done.returncode, done.stderr) == (0, b"")
+    assert json.loads((tmp_path / "r.json").read_text())["runs"][0]["run"]["path"] == os.fsdecode(odd)
     assert ran("convert", odd, os.fsencode(tmp_path) + b"/\xff.stall").returncode == 0
     pytest.importorskip("pyarrow")
     done = ran("gaps", odd, "--out", os.fsencode(tmp_path) + b"/\xff.parquet")

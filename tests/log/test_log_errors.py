@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 from pathlib import Path
 from typing import Any
 
 import pytest
 from logfiles import HEADER, emit, gc, hold, load, of, refused, save, segment, step
+
+from stallbook.log import jsonl
+from stallbook.log.draft import Draft
 
 S0 = step(0, 0, 10)
 S1 = step(1, 10, 20)
@@ -231,3 +236,30 @@ def test_sound_logs_open(case: str, tmp_path: Path) -> None:
     run = load(tmp_path, *SOUND[case])
     assert len(run.steps.id) == sum(event["e"] == "step" for event in SOUND[case])
     assert not run.notes
+
+
+@pytest.mark.parametrize("blank", ["\n", " \t\r\n", "\n\n   \n"])
+@pytest.mark.parametrize("zipped", [False, True])
+def test_blank_lines_are_passed_over_and_counted(tmp_path: Path, blank: str, zipped: bool) -> None:
+    """Runs of them around the size of the buffer; the line of what follows is still right, and its spaces do not matter."""
+    path = tmp_path / ("x.jsonl.gz" if zipped else "x.jsonl")
+    for n in (1, 2, 4_095, 8_191, 8_192, 8_193, 140_000):
+        text = '\n{"stallbook": 1}\n' + blank * n + '  {"e": "step"}\n'
+        path.write_bytes(gzip.compress(text.encode(), 1) if zipped else text.encode())
+        assert f":{3 + n * blank.count(chr(10))}: " in str(refused(path))
+
+
+def test_millions_of_blank_lines_are_not_read_one_by_one(tmp_path: Path) -> None:
+    class Counting(io.BytesIO):
+        lines = 0
+
+        def readline(self, size: int | None = -1, /) -> bytes:
+            self.lines += 1
+            return super().readline(size)
+
+        def peek(self, _size: int = 0, /) -> bytes:
+            return self.getvalue()[self.tell() : self.tell() + 8192]
+
+    stream = Counting(b"\n" * 1_000_000 + b"{}\n" + b"\n" * 1_000_000)
+    assert [number for number, _ in jsonl._lines(Draft(), stream)] == [1_000_001]
+    assert stream.lines < 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import random
 import stat
 from pathlib import Path
@@ -58,10 +59,53 @@ def test_not_over_what_is_there(tmp_path: Path) -> None:
     with pytest.raises(StallbookError, match="exists already"):
         write_bundle(run, log)
     (tmp_path / "photos.stall").mkdir()
-    with pytest.raises(StallbookError, match="not a log"):
+    with pytest.raises(StallbookError, match="no log"):
         write_bundle(run, tmp_path / "photos.stall", force=True)
     (tmp_path / "file").write_text("")
     with pytest.raises(StallbookError):
         write_bundle(run, tmp_path / "file" / "x.stall")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "photos.stall", "x.stall"]
     assert stat.S_IMODE(log.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "mine.spool", ".manifest.json.bak", "sub", "link.spool"])
+def test_what_is_not_ours_is_not_deleted(tmp_path: Path, name: str) -> None:
+    run = open_run(DATA / "scenarios/S01.jsonl")
+    log = tmp_path / "x.stall"
+    write_bundle(run, log)
+    if name == "sub":
+        (log / name).mkdir()
+    elif name == "link.spool":
+        (log / name).symlink_to(log / "engine.spool")
+    else:
+        (log / name).write_text("years of work")
+    with pytest.raises(StallbookError, match=name):
+        write_bundle(run, log, force=True)
+    assert os.path.lexists(log / name)
+
+
+def test_what_is_ours_is_replaced(tmp_path: Path) -> None:
+    run = open_run(DATA / "scenarios/S01.jsonl")
+    log = tmp_path / "x.stall"
+    write_bundle(run, log)
+    (log / "worker-0.spool").write_bytes(b"")
+    (log / ".manifest.json.123").write_text("{")
+    write_bundle(run, log, force=True)
+    assert sorted(entry.name for entry in log.iterdir()) == ["engine.spool", "manifest.json"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["x.stall"]
+
+
+def test_no_folder_is_made_on_the_way(tmp_path: Path) -> None:
+    run = open_run(DATA / "scenarios/S01.jsonl")
+    with pytest.raises(StallbookError, match="create the folder first"):
+        write_bundle(run, tmp_path / "nodir" / "x.stall")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_link_to_a_log_is_not_replaced(tmp_path: Path) -> None:
+    run = open_run(DATA / "scenarios/S01.jsonl")
+    write_bundle(run, tmp_path / "x.stall")
+    (tmp_path / "y.stall").symlink_to(tmp_path / "x.stall")
+    with pytest.raises(StallbookError, match="no log"):
+        write_bundle(run, tmp_path / "y.stall", force=True)
+    assert (tmp_path / "x.stall" / "engine.spool").exists()

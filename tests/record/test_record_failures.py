@@ -64,12 +64,12 @@ def test_methods_that_fail_inside_count_and_then_stop(
         lambda: rec.join(bad), lambda: rec.part([]), lambda: rec.probe(bad),  # type: ignore[arg-type]
         lambda: rec.prefill(bad), lambda: rec.prompt(bad, 1), lambda: rec.enter(0, bad),
     ):  # fmt: skip
-        before = rec.errors
+        before = rec.errors + rec.refused
         call()
-        assert rec.errors > before
+        assert rec.errors + rec.refused > before
     assert "recording stopped: 10 internal errors" not in capsys.readouterr().err or rec.errors >= 10
     while rec.errors < 10:
-        rec.probe(bad)
+        rec.prefill(bad)
     use(rec)
     assert rec.errors == 10
     rec.close()
@@ -151,6 +151,24 @@ def test_a_real_limit_on_file_size(tmp_path: Path) -> None:
     assert done.stdout == "1\n"
     assert done.stderr.count("recording stopped") == 1
     assert len(read(log).steps.id) > 1_000
+
+
+@pytest.mark.parametrize("place", ["posix_fallocate", "replace"])
+def test_a_disk_that_is_full_from_the_start_leaves_no_log(
+    recorder: Make, log: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(*((os, place) if place != "replace" else (Path, place)), full)
+    with pytest.raises(OSError, match="No space"):
+        recorder()
+    assert not log.exists()
+    log.mkdir()  # by somebody else: not ours to remove
+    rec = recorder(strict=False)
+    use(rec)
+    rec.close()
+    assert not list(log.iterdir())
 
 
 def test_a_folder_that_cannot_be_made(recorder: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

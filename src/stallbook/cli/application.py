@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import codecs
 import io
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -15,6 +13,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from stallbook import __version__
+from stallbook.cli.common import PLAIN
 from stallbook.errors import StallbookError
 from stallbook.report.files import remedy
 
@@ -24,21 +23,7 @@ COMMANDS: Final = ("demo", "ladder", "report", "gaps", "convert")
 """Each is a module beside this one with a function of the same name. What is not installed is not offered."""
 
 BAD_INPUT, INTERRUPTED = 2, 130
-_PLAIN: Final = "stallbook.plain"
-"""What a stdout that cannot write a character does instead of failing."""
-_STAND_INS: Final = dict(zip("█▉▊▋▌▍▎▏─━·", "#####|||--.", strict=True))
 _ClickError: Final[Any] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
-
-
-def _stand_in(error: UnicodeError) -> tuple[str, int]:
-    """Bars, rules and dots in ASCII, anything else by its number, as JSON writes it."""
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    lost = error.object[error.start : error.end]
-    return "".join(_STAND_INS.get(c) or json.dumps(c)[1:-1] for c in lost), error.end
-
-
-codecs.register_error(_PLAIN, _stand_in)
 
 
 def _version(asked: bool) -> None:
@@ -73,7 +58,7 @@ def app() -> typer.Typer:
 def run(args: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Nothing that a user can cause ends in a traceback."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors=_PLAIN)
+        sys.stdout.reconfigure(errors=PLAIN)
     try:
         code = _invoke(list(sys.argv[1:] if args is None else args))
         sys.stdout.flush()

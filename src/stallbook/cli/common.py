@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from stallbook.partition import Partition
     from stallbook.run import ExplicitBaseline
 
-__all__ = ["Baseline", "Force", "Rules", "partition_of", "read_baseline"]
+__all__ = ["PLAIN", "Baseline", "Force", "Rules", "partition_of", "read_baseline"]
 
 Rules = Annotated[
     Literal["full", "post"],
@@ -31,9 +32,24 @@ Baseline = Annotated[
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
 
+PLAIN: Final = "stallbook.plain"
+"""What an output does with a character that it cannot write, instead of failing."""
+_STAND_INS: Final = dict(zip("█▉▊▋▌▍▎▏─━·", "#####|||--.", strict=True))
+
 _LARGEST = 2.0**61
 """As in a log's own baseline."""
 _FIELDS = ("fixed_ns", "row_ns", "kv_token_ns")
+
+
+def _stand_in(error: UnicodeError) -> tuple[str, int]:
+    """Bars, rules and dots in ASCII, anything else by its number, as JSON writes it."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lost = error.object[error.start : error.end]
+    return "".join(_STAND_INS.get(c) or json.dumps(c)[1:-1] for c in lost), error.end
+
+
+codecs.register_error(PLAIN, _stand_in)
 
 
 def partition_of(path: Path, rules: Literal["full", "post"], baseline: str | None) -> Partition:

@@ -76,8 +76,34 @@ def _run(settings: Any, log: Path | None) -> dict[str, Any]:
     from stallbook.cli.child import run_child
     from stallbook.cli.meter import meter
 
-    with meter(settings.seconds) as tick:
-        return run_child(settings, log, tick)
+    try:
+        with meter(settings.seconds) as tick:
+            return run_child(settings, log, tick)
+    except StallbookError as error:
+        if log is None or not (left := _left(log)) or str(log) in error.remedy:
+            raise
+        raise StallbookError(error.slug, f"{error.what}; {left}", error.remedy, error.where) from None
+
+
+def _left(log: Path) -> str:
+    """What a run that failed has left. A log in which there is nothing is no use to anyone, and goes."""
+    import shutil
+
+    from stallbook.log import open_run
+    from stallbook.log.bundle_files import foreign
+
+    if not log.is_dir():
+        return ""
+    try:
+        if len(open_run(log).steps.id):
+            return f"what was recorded until then is in {log} and can be read"
+    except StallbookError:
+        pass  # not even begun
+    with suppress(OSError):
+        if not foreign(log):
+            shutil.rmtree(log)
+            return "nothing was recorded"
+    return f"what is in {log} cannot be read"
 
 
 def _tell(summary: dict[str, Any], log: Path | None, form: str) -> int:
@@ -130,8 +156,9 @@ def _room_for(log: Path, *, force: bool) -> Iterator[None]:
         return
     if not force:
         raise StallbookError("exists", "is there already", "choose another name, or add --force", str(log))
-    if log.is_symlink() or not (log / "manifest.json").is_file():
-        raise StallbookError("not-a-log", "is no log of stallbook, so it is not overwritten", "remove it", str(log))
+    from stallbook.log.bundle_files import check_ours
+
+    check_ours(log)
     aside = log.with_name(f".{log.name}.old")
     if aside.exists():
         raise StallbookError("exists", "is left over from an interrupted run", "remove it", str(aside))

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from stallbook.cli.common import Baseline, Force, Rules, partition_of
+from stallbook.cli.common import PLAIN, Baseline, Force, Rules, partition_of
 
 __all__ = ["report"]
 
@@ -40,5 +40,5 @@ def report(
         sys.stdout.write(told)
         return None
     with whole_file(out, force=force) as part:
-        part.write_text(told, encoding="utf-8")
+        part.write_text(told, encoding="utf-8", errors=PLAIN)
     return None

@@ -144,8 +144,8 @@ def _watched(recorder: Recorder | NullRecorder, progress: Tick | None, out: Path
 
     def tick(now: Progress) -> None:
         if recorder.dropped or recorder.errors:
-            what = "the log could not be written to its end; what stands in it can be read"
-            raise StallbookError("log-incomplete", what, "make room on the disk and run again", str(out))
+            remedy = f"what it holds can be read (stallbook report {out}); make room on the disk and run again"
+            raise StallbookError("log-incomplete", "the log could not be written to its end", remedy, str(out))
         if progress is not None:
             progress(now)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
@@ -13,13 +12,16 @@ from stallbook.demo.blocks import blocks_for
 from stallbook.demo.workload import MAX_NEW, MAX_PROMPT
 from stallbook.errors import StallbookError
 
-__all__ = ["DRAIN_FACTOR", "DRAIN_FLOOR_S", "MIN_KV_BLOCKS", "PREEMPTION", "TOKENIZE", "Settings"]
+__all__ = ["DRAIN_FACTOR", "DRAIN_FLOOR_S", "MAX_REQUESTS", "MIN_KV_BLOCKS", "PREEMPTION", "TOKENIZE", "Settings"]
 
 PREEMPTION: Final = ("swap", "recompute")
 TOKENIZE: Final = ("loop", "process")
 
 MIN_KV_BLOCKS: Final = blocks_for(MAX_PROMPT + MAX_NEW)
 """A pool that cannot hold the longest request alone could never finish it."""
+
+MAX_REQUESTS: Final = 1_000_000
+"""All are made before the first is served."""
 
 DRAIN_FACTOR: Final = 2.0
 DRAIN_FLOOR_S: Final = 30.0
@@ -62,6 +64,9 @@ class Settings:
             raise _bad("seconds", f"is {self.seconds}", "give a length between 0 and 86400 seconds")
         if self.rate is not None and not 0 < self.rate <= 1000:
             raise _bad("rate", f"is {self.rate}", "give requests a second between 0 and 1000, or auto")
+        if self.rate is not None and self.seconds * self.rate > MAX_REQUESTS:
+            what = f"times {self.seconds} seconds are {self.rate * self.seconds:,.0f} requests"
+            raise _bad("rate", f"{self.rate} {what}", f"give fewer, up to {MAX_REQUESTS:,} in all")
         if not 1 <= self.max_num_seqs <= 512:
             raise _bad("max_num_seqs", f"is {self.max_num_seqs}", "give a number of sequences from 1 to 512")
         if not self.max_num_seqs <= self.token_budget <= 1_000_000:
@@ -140,7 +145,7 @@ def _fits(kind: str, value: object) -> bool:
     if kind.startswith("tuple"):
         return isinstance(value, tuple) and all(_is_int(item) for item in value)
     if kind.startswith("float"):
-        return _is_int(value) or (isinstance(value, float) and math.isfinite(value))
+        return _is_int(value) or isinstance(value, float)  # what is not finite lies in no range
     if kind == "int":
         return _is_int(value)
     return isinstance(value, bool if kind == "bool" else str)

@@ -32,7 +32,7 @@ def read_bundle(path: Path) -> Draft:
     """Read a log, also one that is being written or whose writer was killed."""
     about = _manifest(path)
     owner = about["process"]
-    draft = Draft(path=str(path), unit="step")
+    draft = Draft(path=str(path), unit="step", forgiving=True)
     draft.engine, draft.boundary = printable(about["engine"]) if about["engine"] else "", about["boundary"]
     draft.records = frozenset(about["records"])
     draft.config, draft.facts = about["config"], {key: about[key] for key in _FACTS if key in about}

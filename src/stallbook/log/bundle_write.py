@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from stallbook.errors import StallbookError
+from stallbook.log.bundle_files import check_ours
 from stallbook.log.jsonl import DERIVED_NOTES
-from stallbook.record import manifest
 from stallbook.record.spool import NO_NAME
 from stallbook.record.transcriber import UNKNOWN_ROWS, Transcriber
 from stallbook.run import NEVER, UNKNOWN, Ints, Run
@@ -22,14 +23,14 @@ __all__ = ["write_bundle"]
 
 def write_bundle(run: Run, path: Path, force: bool = False) -> None:
     """Write `run` to the folder `path`, whole or not at all. Replaces a log that is there only with `force`."""
-    if path.exists():
+    if path.exists() or path.is_symlink():
         if not force:
             raise StallbookError("exists", "it exists already", "choose another name, or use --force", str(path))
-        if not (path / manifest.NAME).is_file():
-            raise StallbookError("not-a-log", "it exists and is not a log", "choose another name", str(path))
-    part = path.with_name(f".{path.name}.part")
+        check_ours(path)
+    if not path.parent.is_dir():
+        raise StallbookError("no-folder", "its folder is not there", "create the folder first", str(path))
+    part, old = (path.with_name(f".{path.name[:200]}.{os.getpid()}.{what}") for what in ("part", "old"))
     try:
-        shutil.rmtree(part, ignore_errors=True)
         with Transcriber(part, _manifest(run)) as rec:
             _events(run, rec)
             _Steps(run, rec).write()
@@ -37,8 +38,13 @@ def write_bundle(run: Run, path: Path, force: bool = False) -> None:
             what = f"{rec.dropped + rec.errors} records could not be written"
             raise StallbookError("unwritable", what, "check the space on the disk", str(path))
         if path.exists():
-            shutil.rmtree(path)
-        part.rename(path)
+            path.rename(old)  # whole until its successor is
+        try:
+            part.rename(path)
+        except OSError:
+            old.rename(path)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
         what = error.strerror or str(error)
         raise StallbookError("unwritable", what, "check the folder and the disk", str(path)) from None

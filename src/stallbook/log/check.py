@@ -8,10 +8,10 @@ from typing import Any, Final
 import numpy as np
 
 from stallbook.log.arrays import Columns, Mask, first, order, take
-from stallbook.log.draft import TABLES, Draft
+from stallbook.log.draft import TABLES, Column, Draft
 from stallbook.run import NEVER, UNKNOWN, Emissions, Ints, Requests, Steps
 
-__all__ = ["emissions", "known_steps", "life", "lives", "ranges", "segments", "settings", "steps"]
+__all__ = ["emissions", "known_steps", "life", "lives", "outside_range", "ranges", "segments", "settings", "steps"]
 
 LIMIT: Final = 2**61
 """Stamps lie within this of zero (nanoseconds since 1970 do, until 2043), so that differences cannot overflow."""
@@ -25,33 +25,40 @@ _CLOCK = "stamp both ends with one monotonic clock, in nanoseconds"
 _WRITER = "fix what wrote the log"
 
 
+_BOUNDS: Final = {
+    "count": (-1, LIMIT), "sure count": (0, LIMIT), "token count": (-1, MOST_TOKENS),
+    "sure token count": (0, MOST_TOKENS), "flag": (-1, 2), "graph": (0, 3), "blocked": (-1, 4),
+}  # fmt: skip
+
+
+def _bounds(draft: Draft, column: Column) -> tuple[int, int]:
+    of_draft = {"request": (0, len(draft.request_names)), "owner": (-1, len(draft.request_names))}
+    if column.kind == "name":
+        return 0, len(draft.names)
+    return of_draft.get(column.kind) or _BOUNDS.get(column.kind, (1 - LIMIT, LIMIT))
+
+
+def outside_range(draft: Draft, column: Column, values: Ints) -> Mask:
+    """Which values a column of that kind cannot hold."""
+    low, high = _bounds(draft, column)
+    bad: Mask = (values < low) | (values >= high)
+    if column.kind == "time or unknown":
+        bad &= values != UNKNOWN
+    elif column.kind == "end":
+        bad &= values != NEVER
+    return bad
+
+
 def ranges(draft: Draft, name: str, table: Columns) -> None:
     """Every column of a raw table holds what its kind allows."""
     origin = table["origin"]
     if not len(origin):
         return
-    bounds = {
-        "request": (0, len(draft.request_names)),
-        "owner": (-1, len(draft.request_names)),
-        "name": (0, len(draft.names)),
-        "count": (-1, LIMIT),
-        "sure count": (0, LIMIT),
-        "token count": (-1, MOST_TOKENS),
-        "sure token count": (0, MOST_TOKENS),
-        "flag": (-1, 2),
-        "graph": (0, 3),
-        "blocked": (-1, 4),
-    }
     for column, spec in TABLES[name].items():
         values = table[column]
-        low, high = bounds.get(spec.kind, (1 - LIMIT, LIMIT))
-        bad = (values < low) | (values >= high)
-        if spec.kind == "time or unknown":
-            bad &= values != UNKNOWN
-        elif spec.kind == "end":
-            bad &= values != NEVER
+        bad = outside_range(draft, spec, values)
         if bad.any():
-            at = first(bad, origin)
+            at, low = first(bad, origin), _bounds(draft, spec)[0]
             what = "negative" if low > values[at] >= -LIMIT else "out of range"
             raise draft.error("range", name, origin[at], f"{column} = {values[at]} is {what}", _WRITER)
     if "t0" in table:

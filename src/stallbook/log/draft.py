@@ -73,6 +73,8 @@ class Draft:
     """A recording on its way in. See the module; `unit` says what an origin counts."""
 
     path: str = ""
+    forgiving: bool = False
+    """Where a value contradicts the others: leave it out and count it, rather than refuse all. See `mend`."""
     unit: str = "line"
     """`line`: places print as `PATH:12`; `row`: as `PATH: TABLE[12]`; any other word: as `PATH: WORD 12`."""
     engine: str = ""

@@ -12,6 +12,7 @@ counted as `torn_tail_bytes`.
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import math
 import zlib
@@ -105,6 +106,21 @@ def _lines(draft: Draft, stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
             raise _line_error(draft, number, f"a line of more than {_MAX_LINE >> 20} MiB", "write one event a line")
         if line.strip():
             yield number, line
+        else:
+            number += _skip_blank(stream)
+
+
+def _skip_blank(stream: BinaryIO) -> int:
+    """Pass over the blank lines that follow, a buffer at a time: a small gzip file can hold millions. Their number."""
+    lines = 0
+    while chunk := cast(io.BufferedReader, stream).peek(1):
+        blank = chunk[: len(chunk) - len(chunk.lstrip())]
+        end = blank.rfind(b"\n") + 1
+        lines += blank.count(b"\n")
+        stream.read(end)
+        if end < len(chunk):
+            break
+    return lines
 
 
 def _line_error(draft: Draft, number: int, what: str, remedy: str, slug: str = "format") -> StallbookError:

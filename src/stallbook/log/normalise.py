@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from stallbook.errors import StallbookError
 from stallbook.log import check, windows
 from stallbook.log.arrays import Columns, group_starts, order, sort, stable_order, take
 from stallbook.log.draft import TABLES, Draft
+from stallbook.log.mend import mended
 from stallbook.run import (
     UNKNOWN,
     Deliveries,
@@ -31,8 +33,18 @@ __all__ = ["build"]
 
 
 def build(draft: Draft) -> Run:
-    """The canonical run of a draft; raises `StallbookError` where it contradicts itself."""
-    raw = {name: draft.table(name) for name in TABLES}
+    """The canonical run of a draft; raises `StallbookError` where it contradicts itself, unless forgiven."""
+    notes = draft.notes.copy()
+    try:
+        return _build(draft, {name: draft.table(name) for name in TABLES})
+    except StallbookError:
+        if not draft.forgiving:
+            raise
+    draft.notes = notes
+    return _build(draft, mended(draft))
+
+
+def _build(draft: Draft, raw: dict[str, Columns]) -> Run:
     for name, table in raw.items():
         check.ranges(draft, name, table)
     requests = _requests(draft, raw)

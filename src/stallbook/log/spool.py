@@ -15,8 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from stallbook.errors import StallbookError
+from stallbook.log.check import LIMIT
 from stallbook.log.draft import Draft
 from stallbook.log.spool_events import EVENTS, Context
+from stallbook.log.spool_layout import COLUMNS, DELAY, END, HEAD, LAYOUT, WINDOW, Steps
 from stallbook.log.spool_records import committed, spool_bytes
 from stallbook.log.spool_v1 import upgraded
 from stallbook.record import spool as f
@@ -27,23 +29,6 @@ __all__ = ["read_spool"]
 _BROKEN: Final = (struct.error, ValueError, IndexError, KeyError, TypeError, OverflowError, RecursionError)
 _STEPS: Final = frozenset(f.BODIES)
 _OF_ANY_PROCESS: Final = frozenset((f.NAME, f.PAUSE))
-_LAYOUT: Final = {kind: struct.Struct("<" + layout) for kind, layout in f.BODIES.items()}
-
-
-_TYPES: Final = {"I": "<u4", "i": "<i4", "q": "<i8", "B": "u1", "H": "<u2", "h": "<i2"}
-
-
-def _fields(codes: str, names: list[str]) -> np.dtype[np.void]:
-    return np.dtype([(name, _TYPES[code]) for name, code in zip(names, codes, strict=False)])
-
-
-_COLUMNS: Final = ["marks", "graph", "flags", "t0", "step", "dt", "emit", "prefill", "kv", "padded", "decode"]
-_HEAD: Final = {kind: _fields(codes, _COLUMNS) for kind, codes in f.BODIES.items()}
-_DELAY: Final = {kind: np.dtype(_TYPES[code]) if code else None for kind, code in f.DELAYS.items()}
-_END: Final = {kind: _fields(f.ENDS[kind], ["cpu", "delay"]) for kind in f.BODIES}
-_WINDOW: Final = np.dtype(
-    [("name", "<u2"), ("device", "<u2"), ("request", "<i4"), ("t0", "<i8"), ("t1", "<i8"), ("delay", "<i8")]
-)
 _EMPTY: Final = np.empty(0, dtype=np.int64)
 
 
@@ -68,17 +53,6 @@ def read_spool(path: Path, draft: Draft, process: str, owner: bool) -> None:
         raise StallbookError("bad-record", "records that make no sense", "record again", str(path)) from None
 
 
-class _Steps:
-    """The steps of one layout, as bytes to be read as arrays."""
-
-    def __init__(self) -> None:
-        self.heads: list[memoryview] = []
-        self.times: list[memoryview] = []
-        self.delays: list[memoryview] = []
-        self.ends: list[memoryview] = []
-        self.names: list[memoryview] = []
-
-
 class _Reader:
     """Follows the records of one spool."""
 
@@ -88,7 +62,8 @@ class _Reader:
         self.batch: set[int] = set()
         self.batch_array: Ints = _EMPTY
         self.changed = False
-        self.steps = {kind: _Steps() for kind in f.BODIES}
+        self.last = -LIMIT
+        self.steps = {kind: Steps() for kind in f.BODIES}
         self.emits: list[tuple[int, int, Ints, Ints | None]] = []  # step, stamp, handles, tokens
         self.members: list[tuple[int, Ints]] = []
         self.owners: dict[int, list[tuple[int, int]]] = {}
@@ -105,21 +80,38 @@ class _Reader:
             key, value = json.loads(bytes(payload))
             self.draft.facts[key if self.owner else f"{self.process}.{key}"] = value
         elif kind == f.STATE:
-            state = dict(zip(("dropped", "errors", "self_ns"), f.R_STATE.unpack(payload), strict=True))
-            self.draft.facts["recorder" if self.owner else f"{self.process}.recorder"] = state
+            self._books(
+                refused=0, **dict(zip(("dropped", "errors", "self_ns"), f.R_STATE.unpack(payload), strict=True))
+            )
+        elif kind == f.REFUSED:
+            self._books(refused=f.R_REFUSED.unpack(payload)[0])
         elif kind != f.HELLO:
             self.draft.notes["unknown_records"] += 1
 
+    def _books(self, **state: int) -> None:
+        key = "recorder" if self.owner else f"{self.process}.recorder"
+        self.draft.facts[key] = self.draft.facts.get(key, {}) | state
+
+    def _number(self, step: int) -> int:
+        """The id of a step: its own, or the next one where it does not rise. The records of a spool are in order."""
+        if not self.last < step < LIMIT and self.owner:
+            self.draft.notes["refused_values"] += 1
+            step = self.last + 1
+        self.last = step
+        return step
+
     def _step(self, kind: int, payload: memoryview) -> None:
-        layout, store = _LAYOUT[kind], self.steps[kind]
+        layout, store = LAYOUT[kind], self.steps[kind]
         marks, _, flags, t0, step, _, emitted, _, _, _, _ = layout.unpack_from(payload)
-        head, delay = layout.size, _DELAY[kind]
+        head, delay = layout.size, DELAY[kind]
         times = head + 8 * marks
         delays = times + (marks * delay.itemsize if delay else 0)
-        ends = delays + _END[kind].itemsize
+        ends = delays + END[kind].itemsize
         end = ends + marks
         if end > len(payload):
             raise ValueError("marks")
+        step = self._number(step)
+        store.ids.append(step)
         store.heads.append(payload[:head])
         store.times.append(payload[head:times])
         store.delays.append(payload[times:delays])
@@ -149,7 +141,7 @@ class _Reader:
             self.owners[step] = list(zip(owners[::2].tolist(), owners[1::2].tolist(), strict=True))
         if windows:
             start = f.R_TAIL.size + 4 * len(words)
-            self.windows.append((step, np.frombuffer(tail, _WINDOW, windows, start)))
+            self.windows.append((step, np.frombuffer(tail, WINDOW, windows, start)))
         return pairs, members
 
     def _emit(self, step: int, t: int, everyone: bool, pairs: Ints, members: Ints) -> Ints:
@@ -196,15 +188,16 @@ class _Reader:
         if self.context.restarts:
             self.draft.preemptions = self.context.evictions + self.context.restarts
 
-    def _columns(self, kind: int, store: _Steps) -> None:
-        head = np.frombuffer(b"".join(store.heads), _HEAD[kind])
-        column = {name: head[name].astype(np.int64) for name in _COLUMNS}
+    def _columns(self, kind: int, store: Steps) -> None:
+        head = np.frombuffer(b"".join(store.heads), HEAD[kind])
+        column = {name: head[name].astype(np.int64) for name in COLUMNS}
+        column["step"] = np.array(store.ids, dtype=np.int64)
         column["t1"] = column["t0"] + column["dt"]
         column["cpu"] = column["delay"] = np.full(len(head), -1)
-        if _END[kind].itemsize:
-            end = np.frombuffer(b"".join(store.ends), _END[kind])
+        if END[kind].itemsize:
+            end = np.frombuffer(b"".join(store.ends), END[kind])
             column |= {name: end[name].astype(np.int64) for name in ("cpu", "delay")}
-        name, each = np.frombuffer(b"".join(store.names), np.uint8), _DELAY[kind]
+        name, each = np.frombuffer(b"".join(store.names), np.uint8), DELAY[kind]
         if len(name):
             delay = np.frombuffer(b"".join(store.delays), each).astype(np.int64) if each else None
             self._segments(column, name, np.frombuffer(b"".join(store.times), "<i8").astype(np.int64), delay)
@@ -243,8 +236,8 @@ class _Reader:
             own = [(start[s] + at, h) for s, pairs in self.owners.items() if s in start for at, h in pairs]
             at, handle = np.array(own, dtype=np.int64).reshape(-1, 2).T
             owner[at] = self.rows(handle)
-        named = np.flatnonzero(name != f.NO_NAME)
         names = np.array(self.context.names, dtype=np.int64)
+        named = self._named(np.where(name == f.NO_NAME, -1, name.astype(np.int64)))
         step = column["step"][row[named]]
         self.draft.extend(
             "segments",
@@ -255,12 +248,21 @@ class _Reader:
             step,
         )  # fmt: skip
 
+    def _named(self, name: Ints) -> Ints:
+        """Rows with a name; one that was never given out is an engine's mistake, and counted."""
+        known = name < len(self.context.names)
+        if not known.all():
+            self.draft.notes["refused_values"] += int(np.count_nonzero(~known))
+        return np.flatnonzero(known & (name >= 0))
+
     def _windows(self) -> None:
         step = np.repeat([s for s, _ in self.windows], [len(w) for _, w in self.windows])
         window = np.concatenate([w for _, w in self.windows])
         request = window["request"].astype(np.int64)
         request = np.where(request < 0, -1, self.rows(np.maximum(request, 0)))
         names = np.array(self.context.names, dtype=np.int64)
+        known = self._named(window["name"].astype(np.int64))
+        step, window, request = step[known], window[known], request[known]
         column: dict[str, npt.ArrayLike] = {
             "step": step, "name": names[window["name"]], "device": window["device"], "t0": window["t0"],
             "t1": window["t1"], "run_delay": window["delay"], "request": request,

@@ -25,6 +25,8 @@ class Context:
         self.arrivals: list[tuple[int, int, int, int]] = []
         self.prompts: dict[int, int] = {}
         """Lengths of prompts that were told after the arrival."""
+        self.ids: dict[str, int] = {}
+        """How often each request id has arrived."""
 
     def row(self, handle: int) -> int:
         """The request of a handle. One that no arrival gave out is an engine's mistake: -1, counted."""
@@ -32,6 +34,18 @@ class Context:
         if row < 0:
             self.draft.notes["unknown_handles"] += 1
         return row
+
+    def unique(self, name: str) -> str:
+        """The id, or for one that came before, `ID#2`, `ID#3`, ...: two requests are never taken for one."""
+        count = self.ids.get(name, 0)
+        if not count:
+            self.ids[name] = 1
+            return name
+        self.draft.notes["refused_values"] += 1
+        while (other := f"{name}#{count + 1}") in self.ids:
+            count += 1
+        self.ids[name], self.ids[other] = count + 1, 1
+        return other
 
     def finish(self) -> None:
         """Add the arrivals, with what was told of them later."""
@@ -55,7 +69,8 @@ def _pause(c: Context, payload: memoryview) -> None:
 
 def _arrive(c: Context, payload: memoryview) -> None:
     handle, t, prompt, limit = f.R_ARRIVE.unpack_from(payload)
-    row = c.requests[handle] = c.draft.request(printable(str(payload[f.R_ARRIVE.size :], "utf-8", "replace")))
+    name = c.unique(printable(str(payload[f.R_ARRIVE.size :], "utf-8", "replace")))
+    row = c.requests[handle] = c.draft.request(name)
     c.arrivals.append((row, t, prompt, limit))
 
 

@@ -27,6 +27,7 @@ OFF_VARIABLE: Final = "STALLBOOK_RECORD"
 _ERRORS: Final = 10
 _ALL: Final = ("segments", "gc", "evictions", "graph", "members", "os", "holds")
 _LAYOUTS: Final = {kind: [spool.layout(kind, marks) for marks in range(64)] for kind in spool.WIDE}
+_LONGEST_FACT: Final = 1 << 20
 _STATES: Final = 16
 """After so many timed steps the recorder's own counts are written."""
 _live: weakref.WeakSet[Base] = weakref.WeakSet()
@@ -37,12 +38,14 @@ class Base:
 
     __slots__ = (
         "__weakref__", "_batch", "_clock", "_closed_ns", "_cost", "_counters", "_cpu", "_cut", "_delays", "_emit",
-        "_facts", "_flags", "_folder", "_kind", "_layouts", "_manifest", "_members", "_names", "_off", "_ops",
-        "_owners", "_pairs", "_pauses", "_pending", "_pool", "_prefill", "_process", "_requests", "_said",
-        "_sequence", "_step", "_store", "_t0", "_times", "_unusual", "_waits", "_windows", "dropped", "errors",
+        "_facts", "_flags", "_folder", "_ids", "_kind", "_layouts", "_live", "_manifest", "_members", "_names",
+        "_off", "_ops", "_owners", "_pairs", "_pauses", "_pending", "_pool", "_prefill", "_process", "_requests",
+        "_said", "_sequence", "_step", "_store", "_t0", "_times", "_unusual", "_waits", "_windows", "dropped", "errors",
+        "refused",
     )  # fmt: skip
 
     _name_limit = spool.NO_NAME  # a mark has a byte for its name
+    _longest = 1024  # characters of an id or a name
 
     def __init__(
         self, path: str | os.PathLike[str], *, engine: str, process: str = "engine",
@@ -53,7 +56,7 @@ class Base:
     ) -> None:  # fmt: skip
         self._cost = Cost()
         self._clock, self._process, self._folder = clock, process, Path(path)
-        self.errors = self.dropped = 0
+        self.errors = self.dropped = self.refused = 0
         self._off, self._said = True, False
         self._store: Spool | None = None
         self._counters = os_counters if os_counters and counters.available() else None
@@ -64,17 +67,21 @@ class Base:
         self._names: dict[str, int] = {}
         self._facts: dict[str, Any] = {}
         self._requests = self._closed_ns = 0
+        self._live: dict[int, int] = {}  # handles of requests that have not finished, and when they arrived
+        self._ids: dict[str, int] = {}  # how often each id has arrived
         self._clear()
         self._pauses = Pauses(clock, self._collected)
         self._pending = self._pauses.pending
-        abilities = set(_ALL if records is None else records)
+        told = manifest.Told(engine, boundary, _ALL if records is None else records, config, baseline)
+        self.refused += told.refused
+        abilities = told.records
         if self._counters is None:
             abilities.discard("os")
         if not gc_pauses:
             abilities.discard("gc")
         self._manifest = {
-            "engine": engine, "boundary": boundary, "records": sorted(abilities), "config": dict(config or {}),
-            "baseline": dict(baseline) if baseline else None, "process": process, "os_counters": self._counters,
+            "engine": told.engine, "boundary": told.boundary, "records": sorted(abilities), "config": told.config,
+            "baseline": told.baseline, "process": process, "os_counters": self._counters,
             "pool_threads": pool_threads, **(extra or {}),
         }  # fmt: skip
         if os.environ.get(OFF_VARIABLE) == "0":
@@ -85,10 +92,11 @@ class Base:
             self._begin_window()
             if gc_pauses:
                 self._pauses.start()
-        except OSError as error:
+        except Exception as error:
+            self._unmake()
             if strict:
                 raise
-            self._disable(f"cannot write {self._folder}: {error.strerror or error}")
+            self._disable(f"cannot write {self._folder}: {getattr(error, 'strerror', None) or error}")
 
     def _clear(self) -> None:
         self._unusual = False
@@ -107,9 +115,16 @@ class Base:
     def _open_folder(self) -> None:
         self._folder.parent.mkdir(parents=True, exist_ok=True)
         owner = self._process == "engine"
+        new = not self._folder.is_dir()
         with contextlib.suppress(FileExistsError):
             self._folder.mkdir(mode=0o700)
-        self._store = Spool(self._folder / spool_name(self._process), self._begin_window)
+        try:
+            self._store = Spool(self._folder / spool_name(self._process), self._begin_window)
+        except OSError:
+            with contextlib.suppress(OSError):  # unless another process was quicker
+                if new:
+                    self._folder.rmdir()
+            raise
         self._manifest = {**manifest.describe(self._clock), **self._manifest}
         hello = {k: self._manifest[k] for k in ("process", "pid", "clock", "os_counters")}
         self._store.append(spool.HELLO, json.dumps(hello).encode())
@@ -117,6 +132,20 @@ class Base:
             self._write_manifest()
         _live.add(self)
         atexit.register(self.close)
+
+    def _unmake(self) -> None:
+        """Leave no log behind that could not be begun."""
+        if self._store is None:
+            return
+        store, self._store = self._store, None
+        _live.discard(self)
+        atexit.unregister(self.close)
+        with contextlib.suppress(OSError):
+            store.abandon()
+            (self._folder / spool_name(self._process)).unlink()
+            if self._process == "engine":
+                (self._folder / manifest.NAME).unlink(missing_ok=True)
+            self._folder.rmdir()
 
     def _write_manifest(self, **more: Any) -> None:
         manifest.write(self._folder, {**self._manifest, "facts": self._facts, **more})
@@ -166,7 +195,7 @@ class Base:
         try:
             index = min(len(self._names), self._name_limit - 1)
             self._names[text] = index
-            self._put(spool.NAME, spool.R_NAME.pack(index) + text.encode(errors="replace"))
+            self._put(spool.NAME, spool.R_NAME.pack(index) + text[: self._longest].encode(errors="replace"))
         except Exception:
             self._failed()
             return 0
@@ -175,10 +204,15 @@ class Base:
     def fact(self, key: str, value: object) -> None:
         """Note something about this run (a rate, a thread count, ...) in the log. Not for a loop: it writes a file."""
         try:
-            self._facts[key] = value
             if self._off:
                 return
-            self._put(spool.FACT, json.dumps([key, value], default=str).encode())
+            name, plain = manifest.text(key), manifest.plain(value)
+            text = json.dumps([name, plain]).encode()
+            if len(text) > _LONGEST_FACT:
+                self.refused += 1
+                return
+            self._facts[name] = plain
+            self._put(spool.FACT, text)
             if self._process == "engine" and isinstance(self._store, Spool):
                 self._write_manifest()
         except Exception:
@@ -212,12 +246,18 @@ class Base:
             self.flush()
 
     def _books(self) -> dict[str, int]:
-        return {"dropped": self.dropped + self._pauses.lost, "errors": self.errors, "self_ns": self.self_ns}
+        return {
+            "dropped": self.dropped + self._pauses.lost, "errors": self.errors, "self_ns": self.self_ns,
+            "refused": self.refused,
+        }  # fmt: skip
 
     def flush(self) -> None:
         """Write what waits: pauses, and the recorder's own counts. For processes that record little else."""
         try:
-            self._put(spool.STATE, spool.R_STATE.pack(*self._books().values()))
+            *state, refused = self._books().values()
+            self._put(spool.STATE, spool.R_STATE.pack(*state))
+            if refused:
+                self._put(spool.REFUSED, spool.R_REFUSED.pack(refused))
         except Exception:
             self._failed()
 

@@ -13,7 +13,7 @@ class NullRecorder:
 
     __slots__ = ("_handles",)
 
-    dropped = errors = self_ns = 0
+    dropped = errors = refused = self_ns = 0
 
     def __init__(self, *_args: Any, **_settings: Any) -> None:
         self._handles = 0

@@ -206,13 +206,24 @@ class Recorder(Requests):
                 payload = spool.body(kind, count).pack(*values)
             except struct.error:
                 kind = spool.WIDE[kind]
-                payload = spool.body(kind, count).pack(*values)
+                payload = spool.body(kind, count).pack(*self._fitting(values))
             self._put(kind, payload + tail)
             del ops[:cut]
             self._cut = 0
         except Exception:
             self._lost()
         self._clear_lists()
+
+    def _fitting(self, values: tuple[int, ...]) -> tuple[int, ...]:
+        """The values of a step: what a byte cannot hold, no engine meant."""
+        count, graph, flags, *rest = values
+        if not 0 <= graph <= 2:
+            self.refused += 1
+            graph = 0
+        if not 0 <= flags <= 0xFF:
+            self.refused += 1
+            flags &= (1 << _BLOCKED_SHIFT) - 1
+        return (count, graph, flags, *rest)
 
     def _decode_rows(self, cut: int) -> int:
         """The size of the batch when it emitted."""

@@ -30,7 +30,8 @@ CHUNK: Final = 1 << 18
 """Growth of the file. Mapping and prefaulting 256 KiB costs about 50 us, once in some two thousand steps."""
 
 (PAD, HELLO, NAME, ARRIVE, ADMIT, EVICT, READMIT, FINISH, HOLD, RELEASE, STEP, STEP_OS, STEP_DELAYS, STEP_WIDE,
- STEP_OS_WIDE, STEP_DELAYS_WIDE, PAUSE, PROBE, DELIVER, RESTART, FACT, STATE, CHECK, PROMPT) = range(1, 25)  # fmt: skip
+ STEP_OS_WIDE, STEP_DELAYS_WIDE, PAUSE, PROBE, DELIVER, RESTART, FACT, STATE, CHECK, PROMPT,
+ REFUSED) = range(1, 26)  # fmt: skip
 
 # Payloads. Times are absolute; -1 is "not recorded"; text (UTF-8) fills what is left of the payload.
 R_NAME: Final = Struct("<H")  # index; text
@@ -44,6 +45,7 @@ R_PROBE: Final = Struct("<qq")  # t, ns
 R_DELIVER: Final = Struct("<Iqqb")  # handle, t, tokens, boundary
 R_RESTART: Final = Struct("<q")  # t
 R_STATE: Final = Struct("<qqq")  # dropped, errors, self ns
+R_REFUSED: Final = Struct("<q")  # calls refused so far
 R_CHECK: Final = Struct("<I")  # CRC-32 of all since the end of the last CHECK or PAD
 
 # A step's head; the times of its marks; where there is one for each segment, the run-queue delays since the mark
@@ -124,6 +126,8 @@ class Spool:
             self._set(self._chunk(CHUNK), 8)
         except BaseException:
             os.close(self._fd)
+            with contextlib.suppress(OSError):
+                path.unlink()  # ours: it was not there before
             raise
         self._mapped[:8] = MAGIC
 

@@ -21,6 +21,7 @@ class Transcriber(Recorder):
     __slots__ = ()
 
     _name_limit = 0x7FFF
+    _longest = 1 << 23
 
     def __init__(self, path: str | os.PathLike[str], manifest: Mapping[str, Any]) -> None:
         super().__init__(path, engine="", os_counters=None, gc_pauses=False, strict=True, extra=manifest)
@@ -31,6 +32,26 @@ class Transcriber(Recorder):
 
     def _begin_window(self) -> None:
         return  # there is no engine to cost anything
+
+    # A log is told table by table, so that a request can be evicted after it finished; and it has been checked.
+
+    def _lives(self, handle: int) -> bool:
+        return True
+
+    def _arrived(self, handle: int) -> bool:
+        return True
+
+    def _stamp(self, t: int | None) -> int:
+        return self._clock() if t is None else t
+
+    def _after_arrival(self, handle: int, t: int | None) -> int:
+        return self._stamp(t)
+
+    def _count(self, tokens: int) -> int:
+        return tokens
+
+    def _unique(self, name: str) -> str:
+        return name
 
     @property
     def batch(self) -> frozenset[int]:

@@ -241,7 +241,7 @@ def test_sound_logs_open(case: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("blank", ["\n", " \t\r\n", "\n\n   \n"])
 @pytest.mark.parametrize("zipped", [False, True])
 def test_blank_lines_are_passed_over_and_counted(tmp_path: Path, blank: str, zipped: bool) -> None:
-    """Runs of them around the size of the buffer; the line of what follows is still right, and its spaces do not matter."""
+    """Runs of them around the size of the buffer; what follows keeps its line and its spaces."""
     path = tmp_path / ("x.jsonl.gz" if zipped else "x.jsonl")
     for n in (1, 2, 4_095, 8_191, 8_192, 8_193, 140_000):
         text = '\n{"stallbook": 1}\n' + blank * n + '  {"e": "step"}\n'

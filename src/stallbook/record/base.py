@@ -93,7 +93,6 @@ class Base:
             if gc_pauses:
                 self._pauses.start()
         except Exception as error:
-            self._unmake()
             if strict:
                 raise
             self._disable(f"cannot write {self._folder}: {getattr(error, 'strerror', None) or error}")
@@ -114,38 +113,34 @@ class Base:
 
     def _open_folder(self) -> None:
         self._folder.parent.mkdir(parents=True, exist_ok=True)
-        owner = self._process == "engine"
         new = not self._folder.is_dir()
         with contextlib.suppress(FileExistsError):
             self._folder.mkdir(mode=0o700)
         try:
-            self._store = Spool(self._folder / spool_name(self._process), self._begin_window)
-        except OSError:
-            with contextlib.suppress(OSError):  # unless another process was quicker
-                if new:
-                    self._folder.rmdir()
+            self._begin_files()
+        except BaseException:
+            self._unmake(new)
             raise
-        self._manifest = {**manifest.describe(self._clock), **self._manifest}
-        hello = {k: self._manifest[k] for k in ("process", "pid", "clock", "os_counters")}
-        self._store.append(spool.HELLO, json.dumps(hello).encode())
-        if owner:
-            self._write_manifest()
         _live.add(self)
         atexit.register(self.close)
 
-    def _unmake(self) -> None:
+    def _begin_files(self) -> None:
+        self._store = Spool(self._folder / spool_name(self._process), self._begin_window)
+        self._manifest = {**manifest.describe(self._clock), **self._manifest}
+        hello = {k: self._manifest[k] for k in ("process", "pid", "clock", "os_counters")}
+        self._store.append(spool.HELLO, json.dumps(hello).encode())
+        if self._process == "engine":
+            self._write_manifest()
+
+    def _unmake(self, new: bool) -> None:
         """Leave no log behind that could not be begun."""
-        if self._store is None:
-            return
-        store, self._store = self._store, None
-        _live.discard(self)
-        atexit.unregister(self.close)
         with contextlib.suppress(OSError):
-            store.abandon()
-            (self._folder / spool_name(self._process)).unlink()
-            if self._process == "engine":
-                (self._folder / manifest.NAME).unlink(missing_ok=True)
-            self._folder.rmdir()
+            if self._store is not None:
+                store, self._store = self._store, None
+                store.abandon()
+                (self._folder / spool_name(self._process)).unlink()
+            if new:
+                self._folder.rmdir()  # unless another process was quicker
 
     def _write_manifest(self, **more: Any) -> None:
         manifest.write(self._folder, {**self._manifest, "facts": self._facts, **more})

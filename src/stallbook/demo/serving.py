@@ -144,7 +144,7 @@ def _watched(recorder: Recorder | NullRecorder, progress: Tick | None, out: Path
 
     def tick(now: Progress) -> None:
         if recorder.dropped or recorder.errors:
-            remedy = f"what it holds can be read (stallbook report {out}); make room on the disk and run again"
+            remedy = f"read what it holds (stallbook report {out}), make room on the disk and run again"
             raise StallbookError("log-incomplete", "the log could not be written to its end", remedy, str(out))
         if progress is not None:
             progress(now)
@@ -166,7 +166,8 @@ def _recorder(settings: Settings, out: Path | None, summary: Summary) -> Recorde
         )
     except OSError as error:
         what = f"cannot be written: {error.strerror or error}"
-        raise StallbookError("unwritable", what, "give a path in a writable folder", str(out)) from None
+        remedy = "give a path in a writable folder, on a disk with room"
+        raise StallbookError("unwritable", what, remedy, str(out)) from None
 
 
 @contextmanager

@@ -110,9 +110,13 @@ def _instrument(r: RunReport) -> str:
     own = facts.get("self_ns")
     if isinstance(own, (int, float)) and r.counters.wall_s > 0:
         told.append(f"its own cost {words.percent(own / 1e9 / r.counters.wall_s)} of the run")
-    for key, name in (("dropped", "records dropped"), ("errors", "internal errors"), ("refused", "")):
+    for key, noun, what in (
+        ("dropped", "record", " dropped"),
+        ("errors", "internal error", ""),
+        ("refused", "call", " refused"),
+    ):
         if isinstance(facts.get(key), int):
-            told.append(f"{facts[key]:,} {name}" if name else f"{words.many(facts[key], 'call')} refused")
+            told.append(words.many(facts[key], noun) + what)
     if told and closed is None:
         told.append("the log was never closed, so its process was ended")
     return ", ".join(told) if told else f"its own cost: {words.UNKNOWN_TEXT}"

@@ -149,6 +149,7 @@ HOT: dict[str, Call] = {
     "a start in the far future": lambda rec, _: (rec.begin(t=2**60), rec.emit(t=2**60), rec.end(t=2**60 + 1)),
     "an emission before its step": lambda rec, _: (rec.begin(), rec.emit(t=2), rec.end()),
     "an emission in the far future": lambda rec, _: (rec.begin(), rec.emit(t=2**59), rec.end(t=2**59)),
+    "an emission beyond all numbers": lambda rec, _: (rec.begin(t=2**62), rec.emit(t=2**63 + 9), rec.end(t=2**63 + 9)),
     "a step number again": lambda rec, _: (rec.begin(step=1), rec.emit(), rec.end()),
     "a step number beyond all": lambda rec, _: (rec.begin(step=2**62), rec.emit(), rec.end()),
     "a name that was never given out": lambda rec, _: (rec.begin(), rec.enter(77), rec.emit(), rec.end()),

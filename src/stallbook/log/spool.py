@@ -123,7 +123,8 @@ class _Reader:
         if not self.owner:
             return
         if flags & f.EMITS:
-            everyone = self._emit(step, t0 + emitted, bool(flags & f.EMITS_BATCH), pairs, members)
+            t = min(t0 + emitted, LIMIT)  # at the limit it is out of range, as beyond
+            everyone = self._emit(step, t, bool(flags & f.EMITS_BATCH), pairs, members)
             members = members if flags & f.MEMBERS_EXACT else everyone
         if not flags & f.MEMBERS_UNKNOWN:
             self.members.append((step, members))

@@ -65,16 +65,16 @@ def test_a_short_segment_is_not_worth_a_look(
         if rec.os_counters is None:
             pytest.skip("this kernel does not count run-queue delay")
         name = rec.name("decode")
-        rec.begin(t=250_000)
-        rec.enter(name, t=300_000)  # 50 us after the last look
-        rec.enter(name, t=349_999)
-        rec.enter(name, t=1_000_000)
-        rec.end(t=1_000_001)
-        rec.begin(t=1_000_011)  # at once: the 10 ns between count as CPU time
-        rec.end(t=1_500_000)
-    assert looks == [250_000, 1_000_000, 1_000_001, 1_500_000]
+        rec.begin(t=1_250_000)
+        rec.enter(name, t=1_300_000)  # 50 us after the last look
+        rec.enter(name, t=1_349_999)
+        rec.enter(name, t=2_000_000)
+        rec.end(t=2_000_001)
+        rec.begin(t=2_000_011)  # at once: the 10 ns between count as CPU time
+        rec.end(t=2_600_000)
+    assert looks == [1_250_000, 2_000_000, 2_600_000]
     run = read(log)
-    assert run.segments.run_delay.tolist() == [0, 1_000, 1_000]
+    assert run.segments.run_delay.tolist() == [0, 1_000, 0]
     assert run.steps.cpu.tolist() == [7, 0]
 
 

@@ -19,8 +19,10 @@ from typing import Any, Final
 
 __all__ = ["SHORT_NS", "PoolDelay", "RunDelay", "available"]
 
-SHORT_NS: Final = 100_000
-"""Not worth a look: a thread that waited longer than this was away for longer."""
+SHORT_NS: Final = 500_000
+"""Not worth a look: a thread that waited longer than this was away for longer. A look is two or three system calls, and
+behind a forward pass, which leaves no cache warm, each takes tens of microseconds.
+"""
 
 _OWN = "/proc/thread-self/schedstat"
 _TASKS = "/proc/self/task"

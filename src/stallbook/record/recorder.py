@@ -256,6 +256,9 @@ class _StepSampler(Recorder):
 
     __slots__ = ()
 
+    _short_ns = 0
+    """Since the last look, for another one at the end of a step."""
+
     def begin(self, step: int = -1, t: int | None = None) -> int:
         t = Recorder.begin(self, step, t)
         try:
@@ -282,7 +285,8 @@ class _StepSampler(Recorder):
             if t is None:
                 t = self._clock()
             cpu = _thread_time()
-            delay = self._delays.delta(t) if self._delays else 0
+            delays = self._delays
+            delay = delays.delta(t) if delays and t - delays.at >= self._short_ns else 0
             self._times += (*self._waits, max(cpu - self._cpu, 0), delay)
             self._waits.clear()
             self._cpu = cpu
@@ -295,6 +299,8 @@ class _SegmentSampler(_StepSampler):
     """Reads them at each mark too, but for marks that follow the last look closely."""
 
     __slots__ = ()
+
+    _short_ns = SHORT_NS
 
     def enter(self, name: int, request: int = -1, t: int | None = None) -> None:
         try:  # `Recorder.enter` again, since a call costs as much as it does

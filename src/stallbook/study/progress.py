@@ -29,7 +29,7 @@ def duration(seconds: float) -> str:
 
 @dataclass
 class Estimate:
-    """How long is left, from the cells that this session has finished."""
+    """How long is left, from the runs that this call has finished."""
 
     seconds: float
     total: int = 0

@@ -9,8 +9,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -19,6 +20,7 @@ from stallbook.errors import StallbookError
 
 if TYPE_CHECKING:
     from stallbook.inject import Task
+    from stallbook.inject.score import Score
     from stallbook.inject.truth import Truth
 
 __all__ = ["accuracy"]
@@ -49,11 +51,13 @@ def accuracy(
 
     chosen = choose((kinds or "").split(","))
     tasks = [Task(seed, faults, chosen) for seed in parse_seeds(seeds)]
-    scores, unavailable, failed = {}, {}, Counter[str]()
+    scores: dict[int, Score] = {}
+    unavailable: dict[str, str] = {}
+    failed = Counter[str]()
     with _folder(out, tasks, force=force) as folder, _meter(tasks) as tell:
         for number, task in enumerate(tasks):
             log, truth = folder / f"seed-{task.seed}.stall", folder / f"seed-{task.seed}.truth.json"
-            if not _plant(task, log, truth, lambda done, n=number: tell(n, done)):
+            if not _plant(task, log, truth, partial(tell, number)):
                 where = f"; the finished runs are in {folder}" if out else ""
                 typer.echo(f"stallbook: interrupted{where}", err=True)
                 return INTERRUPTED
@@ -80,7 +84,7 @@ def _plant(task: Task, log: Path, truth: Path, tick: Callable[[int], None]) -> b
     return not told.get("interrupted")
 
 
-def _scored(truth: Path, log: Path, rules: Literal["full", "post"]) -> tuple[Truth, Any]:
+def _scored(truth: Path, log: Path, rules: Literal["full", "post"]) -> tuple[Truth, Score]:
     from stallbook.cli.common import partition_of
     from stallbook.inject.score import score
     from stallbook.inject.truth import Truth

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -35,11 +36,12 @@ def pin() -> int:
     return cpu
 
 
-def busy(length_ns: int, now: Callable[[], int]) -> list[Span]:
-    """Be busy for so long; when, by the clock, this was really running."""
+def busy(length_ns: int, now: Callable[[], int], awake_ns: int = 0) -> list[Span]:
+    """Be busy for so long; when, by the clock, this was really running. `awake_ns`: what it has run for already."""
     slices: list[Span] = []
-    start = last = now()
-    end = start + length_ns
+    last = now()
+    start = last - awake_ns
+    end = last + length_ns
     while last < end:
         t = now()
         if t - last > JUMP_NS:
@@ -54,8 +56,10 @@ def rival(cpu: int, now: Callable[[], int]) -> int:
     os.sched_setaffinity(0, {cpu})
     print("+", flush=True)
     slices: list[Span] = []
+    slept = time.thread_time_ns()
     while line := sys.stdin.readline():
-        slices += busy(int(line), now)
+        slices += busy(int(line), now, time.thread_time_ns() - slept)
+        slept = time.thread_time_ns()
     print(json.dumps(slices), flush=True)
     return 0
 

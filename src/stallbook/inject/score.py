@@ -6,7 +6,7 @@ Which gaps a fault affects follows from the journal alone, by overlap with its w
   primary is this cause. (The partition asks for 1 ms and 25%: a gap at that very border proves nothing.)
 - *calm*: less than 0.5 ms and 10% of the gap were planted. The right primary is `clean`.
 - everything else is left out and counted: *between* the two, *competing* causes, or *disturbed*, where the engine's
-  thread did not run for 5% of the gap though nothing was planted that would explain it.
+  thread did not run for 2% of the gap though nothing was planted that would explain it.
 
 A window that one request owns takes its time from whatever was planted for everybody meanwhile.
 """
@@ -33,7 +33,7 @@ Bools = npt.NDArray[np.bool_]
 AFFECTED_NS, AFFECTED_SHARE = 1_200_000, 0.30
 CALM_NS, CALM_SHARE = 500_000, 0.10
 COMPETING: Final = 0.70
-DISTURBED_SHARE: Final = 0.05
+DISTURBED_SHARE: Final = 0.02
 LEFT_OUT: Final = ("between", "competing", "disturbed")
 _CLEAN, _OUT = -1, -2
 

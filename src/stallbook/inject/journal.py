@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
@@ -23,6 +23,8 @@ Span = tuple[int, int]
 
 _NOISE_NS: Final = 50_000
 """Time off the CPU between two marks that is not worth a window: an interrupt."""
+EXPLAINED: Final = 0.75
+"""The part of a loss for which the competitor must have had the core to own it."""
 
 
 @dataclass(eq=False, slots=True)
@@ -68,8 +70,6 @@ class Journal:
 
     def truth(self, slices: Sequence[Span], unavailable: dict[str, str]) -> Truth:
         """Everything, once the run is over. `slices`: when the competitor had the core, by its own clock, in order."""
-        for entry in self.entries:
-            entry.windows += [Window(a, b, b - a) for a, b in _within(slices, entry.competed)]
         foreign = self._off_cpu(slices)
         faults = tuple(
             Planted(entry.kind, entry.cause, tuple(sorted(entry.windows, key=lambda w: w.t0)))
@@ -80,32 +80,42 @@ class Journal:
         return Truth(self.start, end, faults, tuple(foreign), unavailable, dict(self.failed))
 
     def _off_cpu(self, slices: Sequence[Span]) -> list[Window]:
-        """Give what the thread lost to the faults that throttle it; return the rest, less the competitor's slices."""
-        throttled = [(span, entry) for entry in self.entries for span in entry.throttled]
+        """Give each fault from outside what the thread lost to it; return what it lost otherwise.
+
+        What was lost under a quota is the quota's. What was lost beside the competitor is the competitor's if the
+        competitor's own clock says that it had the core for most of it; the rest of its time is switching.
+        """
+        competed = _Spans([(span, entry) for entry in self.entries for span in entry.competed])
+        throttled = _Spans([(span, entry) for entry in self.entries for span in entry.throttled])
+        running = _Spans([(span, None) for span in slices])
         foreign: list[Window] = []
-        at = quota = 0
         for (t0, t1), (c0, c1) in zip(pairwise(self._walls), pairwise(self._cpus), strict=True):
-            lost = t1 - t0 - (c1 - c0)
+            lost = min(t1 - t0 - (c1 - c0), t1 - t0)
             if lost <= _NOISE_NS:
                 continue
-            while at < len(slices) and slices[at][1] <= t0:
-                at += 1
-            lost -= sum(b - a for a, b in _within(_until(slices, at, t1), [(t0, t1)]))
-            while quota < len(throttled) and throttled[quota][0][1] <= t0:
-                quota += 1
-            if quota < len(throttled) and throttled[quota][0][0] < t1:
-                throttled[quota][1].add(t0, t1, min(lost, t1 - t0))
-            elif lost > _NOISE_NS:
+            rival = sum(min(b, t1) - max(a, t0) for (a, b), _ in running.across(t0, t1))
+            quota, competitor = throttled.across(t0, t1), competed.across(t0, t1)
+            if quota and quota[0][1]:
+                quota[0][1].add(t0, t1, lost)
+            elif competitor and competitor[0][1] and rival >= EXPLAINED * lost:
+                competitor[0][1].add(t0, t1, lost)
+            else:
                 foreign.append(Window(t0, t1, lost))
         return foreign
 
 
-def _until(slices: Sequence[Span], at: int, t1: int) -> Iterable[Span]:
-    while at < len(slices) and slices[at][0] < t1:
-        yield slices[at]
-        at += 1
+class _Spans:
+    """Disjoint spans in order of time, asked for in that order."""
 
+    def __init__(self, spans: list[tuple[Span, Entry | None]]) -> None:
+        self._spans, self._at = spans, 0
 
-def _within(slices: Iterable[Span], spans: Sequence[Span]) -> list[Span]:
-    """The overlaps of slices with spans."""
-    return [(max(a, c), min(b, d)) for a, b in slices for c, d in spans if a < d and c < b]
+    def across(self, t0: int, t1: int) -> list[tuple[Span, Entry | None]]:
+        """Those that overlap [t0, t1)."""
+        spans = self._spans
+        while self._at < len(spans) and spans[self._at][0][1] <= t0:
+            self._at += 1
+        last = self._at
+        while last < len(spans) and spans[last][0][0] < t1:
+            last += 1
+        return spans[self._at : last]

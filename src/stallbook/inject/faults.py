@@ -1,63 +1,23 @@
-"""The kinds of faults, one small class each. They act on the engine through its ports, and never on the recorder's
-account of it: a fault that makes the engine do something has the engine record what it then records anyway.
+"""The kinds of faults that are over within a step or a few, one small class each.
+
+They act on the engine through its ports, and never on the recorder's account of it: a fault that makes the engine do
+something has the engine record what it then records anyway.
 """
 
 from __future__ import annotations
 
 import gc
 import statistics
-from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar, Final
 
 from stallbook.demo.blocks import blocks_for
-from stallbook.demo.scheduler import Limits, Plan, Sequence, State
+from stallbook.demo.scheduler import Limits, Plan, State
 from stallbook.demo.scheduler import plan as schedule
-from stallbook.inject.machine import Competitor, Quota
-from stallbook.inject.stage import Stage
-from stallbook.inject.task import KINDS
+from stallbook.inject.fault import EAGER, Fault, Pass
+from stallbook.inject.lasting import Compete, Hold, LeftOut, Throttle
 
-__all__ = ["FAULTS", "Fault"]
-
-Pass = Callable[[], list[int]]
-
-
-class Fault:
-    """One fault. The runner calls `begin` once and `step` once a step, both inside the scheduling segment."""
-
-    kind: ClassVar[str]
-    low_ms: ClassVar[float] = 4.0
-    high_ms: ClassVar[float] = 40.0
-    """Its length is drawn from here, evenly on a logarithmic scale."""
-    fits: ClassVar[bool] = False
-    """Whether it has to find a batch of exactly a captured size."""
-
-    def __init__(self, stage: Stage, length_ns: int) -> None:
-        self.stage, self.length = stage, length_ns
-        self.entry = stage.journal.open(self.kind, KINDS[self.kind])
-        self.until = stage.now() + length_ns
-        self.begin()
-
-    def begin(self) -> None:
-        """What happens first."""
-
-    def step(self) -> bool:
-        """Act once in this step; whether there is more to come."""
-        return False
-
-    def plan(self, state: State, limits: Limits) -> Plan:
-        """What the engine does in this step."""
-        return schedule(state, limits)
-
-    def decode(self, run: Pass, rows: int, eager: bool) -> list[int]:
-        """The step's forward pass."""
-        return run()
-
-    def _spin(self) -> None:
-        start = self.stage.now()
-        while (now := self.stage.now()) < start + self.length:
-            pass
-        self.entry.add(start, now)
+__all__ = ["FAULTS"]
 
 
 class Burst(Fault):
@@ -148,14 +108,14 @@ class Fallback(Fault):
         seen = len(self._costs) >= self.SEEN
         return schedule(state, replace(limits, capture_sizes=(1,)) if seen else limits)
 
-    def decode(self, run: Pass, rows: int, eager: bool) -> list[int]:
+    def decode(self, run: Pass, rows: int, padded: int) -> list[int]:
         """Time either kind; the difference is planted."""
         t0 = self.stage.now()
-        for _ in range(max(1, round(self.length / 1e6)) if eager else 1):
+        for _ in range(max(1, round(self.length / 1e6)) if padded == EAGER else 1):
             tokens = run()
         t1 = self.stage.now()
-        if not eager:
-            self._costs.append((t1 - t0) / rows)
+        if padded != EAGER:
+            self._costs.append((t1 - t0) / padded)
         else:
             self.entry.add(t0, t1, t1 - t0 - int(rows * statistics.median(self._costs)))
         return tokens
@@ -179,7 +139,7 @@ class Collection(Fault):
             self._collect()
         return not self._done
 
-    def decode(self, run: Pass, rows: int, eager: bool) -> list[int]:
+    def decode(self, run: Pass, rows: int, padded: int) -> list[int]:
         """Before the pass, in its segment."""
         if self._in_decode and not self._done:
             self._collect()
@@ -209,7 +169,7 @@ class Repeat(Fault):
         self._left -= 1
         return self._left >= 0
 
-    def decode(self, run: Pass, rows: int, eager: bool) -> list[int]:
+    def decode(self, run: Pass, rows: int, padded: int) -> list[int]:
         """The first pass is the engine's own, the rest are planted."""
         tokens = run()
         t0 = self.stage.now()
@@ -247,100 +207,6 @@ class Adapter(Compile):
     """Another."""
 
     kind = "adapter"
-
-
-class LeftOut(Fault):
-    """One request is left out of the batch for some steps, for no reason that anybody records."""
-
-    kind = "left-out"
-    low_ms, high_ms = 12.0, 100.0
-
-    def begin(self) -> None:
-        """Choose one that has tokens to come."""
-        jobs = self.stage.engine.jobs
-        able = [s for s in self.stage.engine.state.running if s.generated >= 2 and s.max_new - s.generated > 4]
-        self._seq: Sequence | None = self.stage.random.choice(able) if able else None
-        if self._seq is not None:
-            self._job = jobs[self._seq.key]
-            self._away()
-        self._t0 = self.stage.now()
-
-    def step(self) -> bool:
-        """Until its time is over."""
-        if self._seq is None:
-            return False
-        now = self.stage.now()
-        if now < self.until:
-            return True
-        self._back()
-        self.entry.add(self._t0, now, None, self._job.arrival.name)
-        return False
-
-    def plan(self, state: State, limits: Limits) -> Plan:
-        """As if it did not run."""
-        if self._seq is None or self.entry.windows:
-            return schedule(state, limits)
-        others = [seq for seq in state.running if seq is not self._seq]
-        return replace(schedule(replace(state, running=others), limits), left_out=(self._seq,))
-
-    def _away(self) -> None:
-        """It begins."""
-
-    def _back(self) -> None:
-        """It ends."""
-
-
-class Hold(LeftOut):
-    """A request cannot be scheduled: it waits for a KV load, and the engine says so."""
-
-    kind = "hold"
-
-    def _away(self) -> None:
-        self.stage.recorder.hold(self._job.handle, "kv")
-
-    def _back(self) -> None:
-        self.stage.recorder.release(self._job.handle, "kv")
-
-
-class Compete(Fault):
-    """A busy process has the engine's core for part of the time."""
-
-    kind = "competitor"
-    low_ms, high_ms = 15.0, 80.0
-
-    def begin(self) -> None:
-        """It is awake already, and waits for a word."""
-        self._rival: Competitor = self.stage.competitor()
-        self._t0 = self.stage.now()
-        self._rival.run(self.length)
-
-    def step(self) -> bool:
-        """Until it has stopped."""
-        if self.stage.now() < self.until + 2_000_000:
-            return True
-        self.entry.competed.append((self._t0, self.stage.now()))
-        return False
-
-
-class Throttle(Fault):
-    """The engine gets only part of its core: a CPU quota."""
-
-    kind = "quota"
-    low_ms, high_ms = 30.0, 120.0
-
-    def begin(self) -> None:
-        """Between 30% and 70%."""
-        self._quota: Quota = self.stage.quota()
-        self._t0 = self.stage.now()
-        self._quota.limit(self.stage.random.uniform(0.3, 0.7))
-
-    def step(self) -> bool:
-        """Until it is lifted."""
-        if self.stage.now() < self.until:
-            return True
-        self._quota.lift()
-        self.entry.throttled.append((self._t0, self.stage.now()))
-        return False
 
 
 FAULTS: Final[dict[str, type[Fault]]] = {

@@ -51,7 +51,6 @@ class Journal:
         self._cpu = cpu
         self._walls, self._cpus = array("q"), array("q")
         self.entries: list[Entry] = []
-        self.failed: Counter[str] = Counter()
         self.start = 0
         """Nothing before it is judged: the engine was filling up."""
 
@@ -76,8 +75,9 @@ class Journal:
             for entry in self.entries
             if entry.windows
         )
+        failed = Counter(entry.kind for entry in self.entries if not entry.windows)
         end = self._walls[-1] if self._walls else self.start
-        return Truth(self.start, end, faults, tuple(foreign), unavailable, dict(self.failed))
+        return Truth(self.start, end, faults, tuple(foreign), unavailable, dict(failed))
 
     def _off_cpu(self, slices: Sequence[Span]) -> list[Window]:
         """Give each fault from outside what the thread lost to it; return what it lost otherwise.

@@ -70,9 +70,14 @@ class Competitor:
     def __init__(self, cpu: int) -> None:
         command = [sys.executable, "-m", "stallbook.inject", "--rival", str(cpu)]
         self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self._child.stdin is not None
         assert self._child.stdout is not None
         if self._child.stdout.readline().strip() != "+":
+            self._child.stdout.close()
+            with suppress(OSError):
+                self._child.stdin.close()
             self._child.kill()
+            self._child.wait()
             raise UnavailableError("the competitor did not start")
         self.pid = self._child.pid
 

@@ -26,7 +26,8 @@ from stallbook.demo.scheduler import plan as schedule
 from stallbook.demo.summary import Stop
 from stallbook.demo.tokenizer import encode, trained
 from stallbook.demo.workload import make_text
-from stallbook.inject.faults import FAULTS, Fault
+from stallbook.inject.fault import Fault
+from stallbook.inject.faults import FAULTS
 from stallbook.inject.journal import Journal, Span
 from stallbook.inject.machine import Competitor, Quota, UnavailableError, pin
 from stallbook.inject.stage import PROMPT, Stage, Told, Watched
@@ -39,11 +40,13 @@ Tick = Callable[[int, int], None]
 """Faults planted, of how many."""
 
 LIMITS: Final = Limits(kv_blocks=2000, max_num_seqs=48)
-ROWS: Final = (16, 24)
+ROWS: Final = (14, 28)
 """Requests at once; a new number is drawn every second, so that the baseline sees several sizes."""
 FITTING: Final = 24
 """A captured size."""
-READY: Final = 14
+LASTS: Final = 14
+"""Steps that such a batch has to last."""
+READY: Final = 12
 CALM_NS: Final = (60_000_000, 180_000_000)
 """Between two faults."""
 WARM_NS: Final = 1_500_000_000
@@ -82,7 +85,7 @@ class Injector:
             self._calm(state, now)
         fault = stage.active
         if fault is not None and not fault.step():
-            self._over(fault)
+            self._over()
         return schedule(state, limits) if stage.active is None else stage.active.plan(state, limits)
 
     def _calm(self, state: State, now: int) -> None:
@@ -98,7 +101,7 @@ class Injector:
         if not self._queue:
             self.whole = True
             self._stop.request()
-        elif self._settled(state) and (not fits or len(state.running) == FITTING):
+        elif self._settled(state) and (not fits or self._fits(state)):
             kind, length = self._queue.pop()
             stage.active = kind(stage, length)
 
@@ -106,13 +109,17 @@ class Injector:
         arrived = self._stage.engine.counts.arrived == self._stage.offered
         return arrived and not state.waiting and len(state.running) >= READY
 
-    def _over(self, fault: Fault) -> None:
+    @staticmethod
+    def _fits(state: State) -> bool:
+        """A captured batch without padding, none of which is about to finish."""
+        left = [seq.max_new - seq.generated for seq in state.running]
+        return len(left) == FITTING and min(left) > LASTS
+
+    def _over(self) -> None:
         stage = self._stage
         stage.active = None
         now = stage.now()
         self._next = now + self._random.randint(*CALM_NS)
-        if not (fault.entry.windows or fault.entry.throttled or fault.entry.competed):
-            stage.journal.failed[fault.kind] += 1
         if self._tick is not None and now - self._said > SAY_NS:
             self._said = now
             self._tick(self.total - len(self._queue), self.total)

@@ -13,7 +13,7 @@ from stallbook.demo.workload import Arrival
 from stallbook.inject.journal import Entry, Journal
 
 if TYPE_CHECKING:
-    from stallbook.inject.faults import Fault
+    from stallbook.inject.fault import Fault
     from stallbook.inject.machine import Competitor, Quota
 
 __all__ = ["PROMPT", "Stage", "Told", "Watched"]
@@ -126,15 +126,15 @@ class Watched:
 
     def decode(self, keys: Sequence[int], tokens: Sequence[int], positions: Sequence[int], padded: int) -> list[int]:
         """See `Executor`."""
-        return self._pass(lambda: self._inner.decode(keys, tokens, positions, padded), len(keys), eager=False)
+        return self._pass(lambda: self._inner.decode(keys, tokens, positions, padded), len(keys), padded)
 
     def decode_eager(self, keys: Sequence[int], tokens: Sequence[int], positions: Sequence[int]) -> list[int]:
         """See `Executor`."""
-        return self._pass(lambda: self._inner.decode_eager(keys, tokens, positions), len(keys), eager=True)
+        return self._pass(lambda: self._inner.decode_eager(keys, tokens, positions), len(keys), -1)
 
-    def _pass(self, run: Callable[[], list[int]], rows: int, *, eager: bool) -> list[int]:
+    def _pass(self, run: Callable[[], list[int]], rows: int, padded: int) -> list[int]:
         fault = self._stage.active
-        tokens = run() if fault is None else fault.decode(run, rows, eager)
+        tokens = run() if fault is None else fault.decode(run, rows, padded)
         self._stage.journal.mark()
         return tokens
 

@@ -12,7 +12,7 @@ import pytest
 
 import stallbook as sb
 from stallbook.inject import Task
-from stallbook.inject.journal import Journal, Span
+from stallbook.inject.journal import Journal, Span, hindered
 from stallbook.inject.machine import Competitor, UnavailableError, busy
 from stallbook.inject.score import score
 from stallbook.inject.truth import Truth, Window
@@ -36,6 +36,15 @@ def test_what_nothing_explains_is_foreign() -> None:
     truth = journal(MARKS).truth([], {})
     assert truth.foreign == (Window(10 * MS, 20 * MS, 6 * MS), Window(30 * MS, 40 * MS, 2 * MS))
     assert truth.faults == ()
+
+
+def test_a_pass_that_took_far_more_than_those_around_it_was_hindered() -> None:
+    passes = [(i * 10 * MS, i * 10 * MS + 5 * MS, 4 * MS + i * 1000, 24) for i in range(120)]
+    passes[70] = (700 * MS, 709 * MS, 9 * MS, 24)
+    passes[71] = (710 * MS, 719 * MS, 9 * MS, 48)  # the only one of its size
+    (one,) = hindered(passes)
+    assert (one.t0, one.t1) == (700 * MS, 709 * MS)
+    assert one.ns == pytest.approx(5 * MS, rel=0.05)
 
 
 def windows(spans: list[Span], slices: list[Span], *, quota: bool) -> tuple[tuple[Window, ...], tuple[Window, ...]]:

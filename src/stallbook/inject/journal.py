@@ -2,11 +2,14 @@
 
 Besides the windows that faults report it keeps marks, twice a step: wall time and the CPU time of the engine's
 thread. Where they disagree, the thread did not run. What of that no fault explains is foreign: a neighbour on this
-machine, for which nothing was planted and no right answer is known.
+machine, for which nothing was planted and no right answer is known. So is what a neighbour takes without having the
+core, from the caches, the memory, or the other thread of a core: a forward pass in no fault that took far more CPU time
+than those around it was hindered.
 """
 
 from __future__ import annotations
 
+import statistics
 import time
 from array import array
 from collections import Counter
@@ -17,12 +20,14 @@ from typing import Final
 
 from stallbook.inject.truth import Planted, Truth, Window
 
-__all__ = ["Entry", "Journal", "Span"]
+__all__ = ["Entry", "Journal", "Span", "hindered"]
 
 Span = tuple[int, int]
 
 _NOISE_NS: Final = 50_000
 """Time off the CPU between two marks that is not worth a window: an interrupt."""
+AROUND: Final = 50
+HINDERED: Final = 1.5
 EXPLAINED: Final = 0.75
 """The part of a loss for which the competitor must have had the core to own it."""
 
@@ -50,6 +55,7 @@ class Journal:
         self.now = now
         self._cpu = cpu
         self._walls, self._cpus = array("q"), array("q")
+        self._passes: list[tuple[int, int, int, int]] = []
         self.entries: list[Entry] = []
         self.start = 0
         """Nothing before it is judged: the engine was filling up."""
@@ -60,6 +66,14 @@ class Journal:
         self._walls.append(wall)
         self._cpus.append(self._cpu())
         return wall
+
+    def cpu(self) -> int:
+        """CPU time of the engine's thread."""
+        return self._cpu()
+
+    def passed(self, t0: int, t1: int, cpu: int, padded: int) -> None:
+        """A forward pass in which nothing was planted."""
+        self._passes.append((t0, t1, cpu, padded))
 
     def open(self, kind: str, cause: str) -> Entry:
         """A fault begins."""
@@ -77,7 +91,7 @@ class Journal:
         )
         failed = Counter(entry.kind for entry in self.entries if not entry.windows)
         end = self._walls[-1] if self._walls else self.start
-        return Truth(self.start, end, faults, tuple(foreign), unavailable, dict(failed))
+        return Truth(self.start, end, faults, tuple(foreign), tuple(hindered(self._passes)), unavailable, dict(failed))
 
     def _off_cpu(self, slices: Sequence[Span]) -> list[Window]:
         """Give each fault from outside what the thread lost to it; return what it lost otherwise.
@@ -102,6 +116,25 @@ class Journal:
             else:
                 foreign.append(Window(t0, t1, lost))
         return foreign
+
+
+def hindered(passes: Sequence[tuple[int, int, int, int]]) -> list[Window]:
+    """Passes (t0, t1, CPU ns, padded rows) that took far more than the median of their size around them, and how much.
+
+    A block of neighbours at a time: the machine's speed may drift.
+    """
+    found: list[Window] = []
+    sizes: dict[int, list[tuple[int, int, int, int]]] = {}
+    for one in passes:
+        sizes.setdefault(one[3], []).append(one)
+    for alike in sizes.values():
+        for at in range(0, len(alike), AROUND):
+            block = alike[max(0, min(at, len(alike) - AROUND)) : at + AROUND]
+            usual = statistics.median(cpu for _, _, cpu, _ in block)
+            found += [
+                Window(t0, t1, int(cpu - usual)) for t0, t1, cpu, _ in alike[at : at + AROUND] if cpu > HINDERED * usual
+            ]
+    return sorted(found, key=lambda w: w.t0)
 
 
 class _Spans:

@@ -5,10 +5,11 @@ Which gaps a fault affects follows from the journal alone, by overlap with its w
 - *affected*: one cause was planted for at least 1.2 ms and 30% of the gap, and no other for 70% of that. The right
   primary is this cause. (The partition asks for 1 ms and 25%: a gap at that very border proves nothing.)
 - *calm*: less than 0.5 ms and 10% of the gap were planted. The right primary is `clean`.
-- everything else is left out and counted: *between* the two, *competing* causes, or *disturbed*, where the engine's
-  thread did not run for 2% of the gap though nothing was planted that would explain it.
+- everything else is left out and counted: *between* the two, *competing* causes, or *disturbed*, where the journal saw
+  the machine take 2% of the gap or more from the engine with nothing planted that would explain it.
 
-A window that one request owns takes its time from whatever was planted for everybody meanwhile.
+A window that one request owns takes its time from whatever was planted for everybody meanwhile. Planted time comes on
+top of what a cause always takes (every step schedules), so the charged time is counted above the median of calm gaps.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _CLEAN, _OUT = -1, -2
 
 @dataclass(frozen=True)
 class CauseScore:
-    """One cause. Counts are of gaps but for `faults`; `errors`: |charged - planted| / planted of each affected gap."""
+    """One cause. Counts are of gaps but for `faults`; `errors`: |charged above calm - planted| / planted."""
 
     faults: int
     true_positive: int
@@ -140,7 +141,7 @@ def judge(truth: Truth, p: Partition) -> Judged:
     most = rank[-1] if len(causes) else np.zeros(len(length))
     second = rank[-2] if len(causes) > 1 else np.zeros(len(length))
     inside = (gaps.t0 >= truth.t0) & (gaps.t1 <= truth.t1)
-    foreign = _amount(truth.foreign, gaps.t0, gaps.t1)
+    foreign = _amount(truth.foreign, gaps.t0, gaps.t1) + _amount(truth.hindered, gaps.t0, gaps.t1)
     calm = (planted.sum(axis=0) < CALM_NS) & (planted.sum(axis=0) < CALM_SHARE * length)
     large = (most >= AFFECTED_NS) & (most >= AFFECTED_SHARE * length)
     disturbed = inside & (foreign >= DISTURBED_SHARE * length)
@@ -189,22 +190,27 @@ def score(truth: Truth, p: Partition, keep: int = 50) -> Score:
     judged = judge(truth, p)
     told = p.row_primary[p.row_of_gap]
     column = [p.causes.index(c) if c in p.causes else -9 for c in judged.causes]
-    known = judged.right != _OUT
+    known, calm = judged.right != _OUT, judged.right == _CLEAN
     scores = {}
     for k, cause in enumerate(judged.causes):
         there, said = judged.right == k, known & (told == column[k])
         planted = judged.planted[k, there]
-        charged = p.rows[p.row_of_gap[there], column[k]] if column[k] >= 0 else np.zeros(len(planted))
+        charged = _above_calm(p, column[k], there, calm) if column[k] >= 0 else np.zeros(len(planted))
         scores[cause] = CauseScore(
             sum(fault.cause == cause for fault in truth.faults), int((there & said).sum()), int((~there & said).sum()),
             int((there & ~said).sum()), np.abs(charged - planted) / planted,
         )  # fmt: skip
-    calm = judged.right == _CLEAN
     alarms = {c: n for i, c in enumerate(p.causes) if (n := int((calm & (told == i)).sum()))}
     return Score(
         scores, int(calm.sum()), alarms, judged.reasons, _misses(judged, p, told, column, keep),
         (p.reconcile.max_error_ns, p.reconcile.negative_parts) == (0, 0),
     )  # fmt: skip
+
+
+def _above_calm(p: Partition, column: int, there: Bools, calm: Bools) -> Floats:
+    """What these gaps are charged for a cause beyond what it takes in a calm gap anyway, ns."""
+    usual = np.median(p.rows[p.row_of_gap[calm], column]) if calm.any() else 0.0
+    return np.asarray(p.rows[p.row_of_gap[there], column] - usual, np.float64)
 
 
 def _misses(judged: Judged, p: Partition, told: Ints, column: list[int], keep: int) -> tuple[Miss, ...]:

@@ -133,9 +133,14 @@ class Watched:
         return self._pass(lambda: self._inner.decode_eager(keys, tokens, positions), len(keys), -1)
 
     def _pass(self, run: Callable[[], list[int]], rows: int, padded: int) -> list[int]:
-        fault = self._stage.active
-        tokens = run() if fault is None else fault.decode(run, rows, padded)
-        self._stage.journal.mark()
+        fault, journal = self._stage.active, self._stage.journal
+        if fault is not None:
+            tokens = fault.decode(run, rows, padded)
+            journal.mark()
+            return tokens
+        t0, cpu = journal.now(), journal.cpu()
+        tokens = run()
+        journal.passed(t0, journal.mark(), journal.cpu() - cpu, padded)
         return tokens
 
     def swap_out(self, key: int, tokens: int) -> None:

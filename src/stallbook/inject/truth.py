@@ -35,6 +35,7 @@ class Truth:
     """Everything planted between t0 and t1, ns of the log's clock.
 
     foreign: time in which the engine's thread did not run though nothing was planted that would explain it.
+    hindered: what forward passes with no fault about took beyond those around them, in CPU time of their own.
     unavailable: kinds that this machine does not allow, and why. failed: faults that could not be planted, by kind.
     """
 
@@ -42,6 +43,7 @@ class Truth:
     t1: int
     faults: tuple[Planted, ...] = ()
     foreign: tuple[Window, ...] = ()
+    hindered: tuple[Window, ...] = ()
     unavailable: Mapping[str, str] = field(default_factory=dict)
     failed: Mapping[str, int] = field(default_factory=dict)
 
@@ -56,5 +58,5 @@ class Truth:
         faults = tuple(
             Planted(one["kind"], one["cause"], tuple(Window(**w) for w in one["windows"])) for one in told["faults"]
         )
-        foreign = tuple(Window(**w) for w in told["foreign"])
-        return cls(told["t0"], told["t1"], faults, foreign, told["unavailable"], told["failed"])
+        foreign, hindered = (tuple(Window(**w) for w in told[name]) for name in ("foreign", "hindered"))
+        return cls(told["t0"], told["t1"], faults, foreign, hindered, told["unavailable"], told["failed"])

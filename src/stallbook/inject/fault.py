@@ -30,7 +30,8 @@ class Fault:
     def __init__(self, stage: Stage, length_ns: int) -> None:
         self.stage, self.length = stage, length_ns
         self.entry = stage.journal.open(self.kind, KINDS[self.kind])
-        self.until = stage.now() + length_ns
+        self.began = stage.now()
+        self.until = self.began + length_ns
         self.begin()
 
     def begin(self) -> None:
@@ -48,8 +49,9 @@ class Fault:
         """The step's forward pass, of so many rows; `padded` is EAGER where no captured size holds them."""
         return run()
 
-    def _spin(self) -> None:
-        start = self.stage.now()
-        while (now := self.stage.now()) < start + self.length:
+    def _spin(self, start: int) -> None:
+        """Be busy for the fault's length; all from `start` on is planted."""
+        end = self.stage.now() + self.length
+        while (now := self.stage.now()) < end:
             pass
         self.entry.add(start, now)

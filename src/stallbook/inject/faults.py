@@ -188,8 +188,8 @@ class Scheduler(Fault):
     kind = "scheduler"
 
     def step(self) -> bool:
-        """Once."""
-        self._spin()
+        """Once; what it takes to begin with it is scheduling, too."""
+        self._spin(self.began)
         return False
 
 
@@ -201,7 +201,7 @@ class Compile(Fault):
     def step(self) -> bool:
         """Once, in that segment; the engine names it as it names all of its segments."""
         self.stage.recorder.enter(self.stage.segment[self.kind])
-        self._spin()
+        self._spin(self.stage.now())
         self.stage.recorder.enter(self.stage.segment["sched"])
         return False
 

@@ -93,6 +93,9 @@ class Injector:
         if now - self._redrawn > 1_000_000_000:
             self._rows, self._redrawn = self._random.randint(*ROWS), now
         ready = now >= self._next
+        if self._tick is not None and now - self._said > SAY_NS and not ready:  # far from any fault
+            self._said = now
+            self._tick(self.total - len(self._queue), self.total)
         fits = bool(self._queue) and self._queue[-1][0].fits
         if stage.engine.load < (FITTING if ready and fits else self._rows):
             stage.offer(PROMPT, min(400, 20 + int(self._random.expovariate(1 / 150))))
@@ -118,11 +121,7 @@ class Injector:
     def _over(self) -> None:
         stage = self._stage
         stage.active = None
-        now = stage.now()
-        self._next = now + self._random.randint(*CALM_NS)
-        if self._tick is not None and now - self._said > SAY_NS:
-            self._said = now
-            self._tick(self.total - len(self._queue), self.total)
+        self._next = stage.now() + self._random.randint(*CALM_NS)
 
 
 def _arm(stage: Stage, kinds: tuple[str, ...], closing: ExitStack) -> dict[str, str]:

@@ -40,7 +40,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "report": (*READ, "frames"),
     "demo": ("errors", "record"),
     "study": ("errors", "run", "demo", "log", "tally", "counters", "partition", "causes"),
-    "cli": (*READ, "frames", "report", "demo", "study", "log", "record"),
+    "inject": ("errors", "run", "causes", "demo", "record", "partition"),
+    "cli": (*READ, "frames", "report", "demo", "study", "inject", "log", "record"),
 }
 """For each place what it may import of this package, itself apart. `report` derives nothing; only `cli` knows all."""
 

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,7 +21,7 @@ from stallbook.demo import Settings
 from stallbook.demo.__main__ import BLAS_VARIABLES
 from stallbook.errors import StallbookError
 
-__all__ = ["Tick", "child_command", "run_child"]
+__all__ = ["Tick", "child_command", "run_child", "run_command"]
 
 Tick = Callable[[Mapping[str, Any]], None]
 
@@ -35,11 +35,16 @@ def child_command(settings: Settings, log: Path | None) -> list[str]:
 
 def run_child(settings: Settings, log: Path | None, tick: Tick) -> dict[str, Any]:
     """Run to its end, or to ours; the summary. On Ctrl-C it says `interrupted`, and the log is closed."""
-    environment = {**os.environ, **dict.fromkeys(BLAS_VARIABLES, str(settings.blas_threads))}
+    return run_command(child_command(settings, log), settings.blas_threads, tick)
+
+
+def run_command(command: Sequence[str], blas_threads: int, tick: Tick) -> dict[str, Any]:
+    """Run a command that prints JSON lines and a last one `{"done": SUMMARY}`."""
+    environment = {**os.environ, **dict.fromkeys(BLAS_VARIABLES, str(blas_threads))}
     with (
         tempfile.TemporaryFile("w+", errors="replace") as said,
         subprocess.Popen(
-            child_command(settings, log), env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=said, text=True, start_new_session=True,
         ) as child,
     ):  # fmt: skip

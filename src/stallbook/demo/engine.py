@@ -65,11 +65,12 @@ class Engine:
         self, trace: list[Arrival], limits: Limits, *, executor: Executor, intake: Intake, recorder: Recorder,
         clock: Clock, history: History, probe: SpeedProbe | None = None,
         progress: Callable[[Progress], None] | None = None, stop: Stop | None = None, seconds: float = 0.0,
-        drain_seconds: float = float("inf"),
+        drain_seconds: float = float("inf"), planner: Callable[[State, Limits], Plan] = schedule,
     ) -> None:  # fmt: skip
         self._trace = deque(trace)
         self._limits, self._executor, self._intake, self._rec = limits, executor, intake, recorder
         self._clock, self._history, self._probe, self._progress = clock, history, probe, progress
+        self._plan = planner
         self._stop = stop or Stop()
         self._seconds, self._limit_s = seconds, seconds + drain_seconds
         self.state = State(limits.kv_blocks)
@@ -138,7 +139,7 @@ class Engine:
             rec.probe(self._probe.sample())
         rec.enter(self._sched)
         took_in = self._take_in(now)
-        step = schedule(self.state, self._limits)
+        step = self._plan(self.state, self._limits)
         if not step and not took_in:
             rec.drop()
             return
@@ -146,6 +147,8 @@ class Engine:
             self._bring_back(self.jobs[seq.key])
         for eviction in step.evict:
             self._evict(self.jobs[eviction.seq.key], eviction)
+        for seq in step.left_out:
+            self._leave_out(self.jobs[seq.key])
         if step.chunks:
             self._run_prefill(step)
         kv_tokens = self._run_decode(step) if step.decodes else 0
@@ -219,6 +222,11 @@ class Engine:
         else:
             self._executor.drop(seq.key)
             job.away = True
+
+    def _leave_out(self, job: Job) -> None:
+        if job.joined:
+            job.joined = False
+            self._rec.part(job.handle)
 
     # The forward passes
 

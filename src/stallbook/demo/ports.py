@@ -25,6 +25,7 @@ class Recorder(Protocol):
     def leave(self) -> None: ...  # noqa: D102
     def prefill(self, tokens: int, /) -> None: ...  # noqa: D102
     def join(self, handle: int, /) -> None: ...  # noqa: D102
+    def part(self, handle: int, /) -> None: ...  # noqa: D102
     def emit(self) -> int: ...  # noqa: D102
     def member(self, handle: int, /) -> None: ...  # noqa: D102
     def end(  # noqa: D102

@@ -105,6 +105,8 @@ class Plan:
     padded: int = -1
     """Rows of the captured call, padding included; -1 without one."""
     blocked: int = ADMITS
+    left_out: tuple[Sequence, ...] = ()
+    """Running requests past their prefill that this step does not decode. `plan` leaves nobody out; others may."""
 
     def __bool__(self) -> bool:
         return bool(self.decodes or self.chunks or self.readmit or self.evict)

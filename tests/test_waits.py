@@ -89,3 +89,32 @@ def test_away_before_admission_is_never_unscheduled(tmp_path: Path) -> None:
     run = opened(events, tmp_path)
     assert told(run, waits.first_tokens(sb.partition(run))) == {("a", 0, 20): {"queue": 10, "residual": 10}}
     assert [w.parts for w in first_tokens(events)] == [{"queue": 10, "residual": 10}]
+
+
+def test_what_blocked_admission(tmp_path: Path) -> None:
+    def step(i: int, t0: int, blocked: str | None) -> dict[str, Any]:
+        return {"e": "step", "id": i, "t0": t0, "t1": t0 + 9, "decode_tokens": 1} | (
+            {"blocked": blocked} if blocked else {}
+        )
+
+    events: list[dict[str, Any]] = [
+        {"stallbook": 1, "engine": "x"},
+        {"e": "arrive", "request": "a", "t": 5},
+        {"e": "arrive", "request": "b", "t": 22},
+        step(0, 10, "kv"), step(1, 20, "seqs"), step(2, 30, "none"), step(3, 40, None),
+        {"e": "admit", "request": "a", "t": 33},
+        {"e": "admit", "request": "b", "t": 41},
+        {"e": "emit", "step": 3, "t": 48, "tokens": {"a": 1, "b": 1}},
+    ]  # fmt: skip
+    # a waits over [5, 33): 5 before any step, 10 for blocks, 10 for a place, 3 for nothing told.
+    # b waits over [22, 41): 8 for a place, then 11 for nothing told.
+    blocked = waits.blocked_by(opened(events, tmp_path))
+    assert blocked is not None
+    assert dict(zip(waits.BLOCKERS, blocked.tolist(), strict=True)) == {
+        "nothing on record": 19, "KV blocks": 10, "the limit of sequences": 18, "the token budget": 0,
+    }  # fmt: skip
+    told = [e | {"blocked": "none"} if e.get("e") == "step" else e for e in events]
+    assert waits.blocked_by(opened(told, tmp_path)) is not None
+    for e in told:
+        e.pop("blocked", None)
+    assert waits.blocked_by(opened(told, tmp_path)) is None

@@ -17,9 +17,11 @@ from stallbook.partition import Partition, prepare, primaries
 from stallbook.run import UNKNOWN, Ints, Run
 from stallbook.spans import Spans, charge_spans
 
-__all__ = ["BOUNDARIES", "Waits", "boundary_gaps", "first_tokens"]
+__all__ = ["BLOCKERS", "BOUNDARIES", "Waits", "blocked_by", "boundary_gaps", "first_tokens"]
 
 BOUNDARIES = ("frontend", "client")
+BLOCKERS = ("nothing on record", "KV blocks", "the limit of sequences", "the token budget")
+"""What kept requests from being admitted, by the codes of `Steps.blocked`; the first also where none is known."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,33 @@ def first_tokens(p: Partition) -> Waits:
     parts[causes.index("os")] -= delayed
     parts[causes.index("queue")] += admit - t0 - before
     return _kept(causes, request, t0, t1, parts, context, e.tokens[first], int((~told).sum()), 0)
+
+
+def blocked_by(run: Run) -> Ints | None:
+    """What blocked admission while requests queued: ns over all waits, one for each of `BLOCKERS`. Context: it
+    explains `queue`, own tokenizing included. None where the log does not say what blocked.
+
+    What a step says of the first waiting request holds until the next step.
+    """
+    st, e = run.steps, run.emissions
+    if not (st.blocked >= 0).any():
+        return None
+    first = np.flatnonzero(np.diff(e.request, prepend=-1))
+    request = e.request[first]
+    arrive, admit, emitted = run.requests.arrive[request], run.requests.admit[request], st.emit[e.step[first]]
+    known = (arrive != UNKNOWN) & (admit != UNKNOWN)
+    t0 = np.minimum(arrive, emitted)[known]
+    t1 = np.clip(admit, np.minimum(arrive, emitted), emitted)[known]
+    out = np.zeros(len(BLOCKERS), np.int64)
+    for code in range(1, len(BLOCKERS)):
+        mine = st.blocked == code
+        upto = np.concatenate([[0], np.cumsum(np.diff(st.t0) * mine[:-1])])
+        for ends, sign in ((t1, 1), (t0, -1)):
+            k = np.searchsorted(st.t0, ends, "right") - 1
+            inside = np.where(mine[np.maximum(k, 0)], ends - st.t0[np.maximum(k, 0)], 0)
+            out[code] += sign * int(np.where(k >= 0, upto[np.maximum(k, 0)] + inside, 0).sum())
+    out[0] = int((t1 - t0).sum()) - int(out.sum())
+    return out
 
 
 def boundary_gaps(p: Partition, boundary: str) -> Waits:

@@ -34,6 +34,11 @@ def first_tokens(r: RunReport) -> Iterator[RenderableType]:
         return
     waits, never = r.first.waits, r.first.never_admitted
     notes = [f"Never admitted on record: {never:,}; their queue reads as other causes."] if never else []
+    if (blocked := r.first.blocked_ms) and (total := sum(blocked.values())):
+        told = [
+            f"{name} {words.percent(ms / total)}" for name, ms in sorted(blocked.items(), key=lambda b: -b[1]) if ms
+        ]
+        notes.append(f"What blocked admission meanwhile: {', '.join(told)}.")
     yield from section("Where the first token's time went", _shares(waits, "wait"), *map(Text, notes))
 
 

@@ -111,7 +111,11 @@ def _stall(s: Stall) -> dict[str, Any]:
 def _first_tokens(r: RunReport) -> dict[str, Any] | None:
     if r.first is None:
         return None
-    return {**_waits(r.first.waits, "waits", r), "never_admitted": r.first.never_admitted}
+    return {
+        **_waits(r.first.waits, "waits", r),
+        "never_admitted": r.first.never_admitted,
+        "blocked_ms": r.first.blocked_ms,
+    }
 
 
 def _boundary(told: Delivered, r: RunReport) -> dict[str, Any]:

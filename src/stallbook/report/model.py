@@ -12,7 +12,7 @@ from stallbook.errors import StallbookError
 from stallbook.report.summary import Delivered, FirstTokens, Percentiles, Readings, Summary, to_ms
 from stallbook.stalls import Stalls, find_stalls
 from stallbook.tally import Bin, Mix, Tally, tally, weighed
-from stallbook.waits import Waits, boundary_gaps, first_tokens
+from stallbook.waits import BLOCKERS, Waits, blocked_by, boundary_gaps, first_tokens
 
 if TYPE_CHECKING:
     from stallbook.partition import Partition
@@ -191,7 +191,9 @@ def _first(p: Partition) -> FirstTokens | None:
     if p.rules == "post":
         return None
     waits = first_tokens(p)
-    return FirstTokens(Summary.of(tally_waits(waits), exactness(waits)), waits.never_admitted)
+    ns = blocked_by(p.run)
+    blocked = None if ns is None else {name: int(n) / 1e6 for name, n in zip(BLOCKERS, ns, strict=True)}
+    return FirstTokens(Summary.of(tally_waits(waits), exactness(waits)), waits.never_admitted, blocked)
 
 
 def _beyond(p: Partition, boundary: Boundary) -> Iterator[tuple[str, Delivered]]:

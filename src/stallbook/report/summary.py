@@ -55,10 +55,14 @@ class Summary:
 
 @dataclass(frozen=True)
 class FirstTokens:
-    """The waits for first tokens. never_admitted: those without an admission on record, so without `queue`."""
+    """The waits for first tokens. never_admitted: those without an admission on record, so without `queue`.
+
+    blocked_ms: what blocked admission meanwhile, by what it was; None where the log does not say.
+    """
 
     waits: Summary
     never_admitted: int
+    blocked_ms: dict[str, float] | None
 
 
 @dataclass(frozen=True)

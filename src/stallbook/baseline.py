@@ -123,12 +123,15 @@ def _least_absolute(design: Floats, y: Floats) -> Floats:
 
 
 def _bisquare(design: Floats, y: Floats, beta: Floats) -> Floats:
-    """Redescending weights: steps beyond 4.685 scales do not count at all (95% efficient at the normal)."""
+    """Redescending weights: steps beyond 4.685 scales do not count at all (95% efficient at the normal).
+
+    The scale is at least 1% of a typical step: where most steps have one size and hardly any noise, those of the
+    other sizes must still count, or nothing holds the slope.
+    """
+    least = max(0.01 * float(np.median(np.abs(y))), 1.0)
 
     def weigh(rest: Floats) -> Floats:
-        scale = 1.4826 * float(np.median(np.abs(rest)))
-        if scale <= 0.0:
-            return np.asarray(rest == 0.0, np.float64)
+        scale = max(1.4826 * float(np.median(np.abs(rest))), least)
         u = rest / (4.685 * scale)
         return np.where(np.abs(u) < 1.0, (1.0 - u**2) ** 2, 0.0)
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from stallbook import baseline as base
 from stallbook.baseline import BaselineFit
 from stallbook.causes import OTHER
-from stallbook.intervals import mul_div, sums
+from stallbook.intervals import before, mul_div, sums
 from stallbook.run import CAPTURED, EAGER, NO_GRAPH, ExplicitBaseline, Ints, Run
 from stallbook.timeline import DECODE, POST_SEGMENTS, Timeline
 
@@ -93,10 +93,7 @@ def _kv_tokens(run: Run) -> Ints:
     kv, e = run.steps.kv_tokens, run.emissions
     if (kv >= 0).any() or not len(e.request) or (run.requests.prompt_tokens[e.request] < 0).any():
         return kv
-    so_far = np.cumsum(e.tokens) - e.tokens
-    first = np.concatenate([[True], np.diff(e.request) != 0])
-    so_far -= np.repeat(so_far[first], np.diff(np.append(np.flatnonzero(first), len(so_far))))
-    attended = run.requests.prompt_tokens[e.request] + so_far + 1
+    attended = run.requests.prompt_tokens[e.request] + before(e.request, e.tokens) + 1
     return np.bincount(e.step, weights=attended, minlength=len(kv)).astype(np.int64)
 
 

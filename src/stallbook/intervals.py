@@ -11,7 +11,19 @@ import numpy as np
 
 from stallbook.run import Ints
 
-__all__ = ["EXACT", "bisect", "expand", "mul_div", "overlapping", "resolve", "spans", "subtract", "sums", "union"]
+__all__ = [
+    "EXACT",
+    "before",
+    "bisect",
+    "expand",
+    "mul_div",
+    "overlapping",
+    "resolve",
+    "spans",
+    "subtract",
+    "sums",
+    "union",
+]
 
 
 EXACT = 2**53
@@ -42,6 +54,13 @@ def sums(group: Ints, amount: Ints, n: int) -> Ints:
     exact = np.zeros(n, np.int64)
     np.add.at(exact, group, amount)
     return exact
+
+
+def before(group: Ints, amount: Ints) -> Ints:
+    """For each row the sum of the earlier amounts of its group; the rows of a group stand together."""
+    total = np.cumsum(amount) - amount
+    first = np.flatnonzero(np.diff(group, prepend=group[:1] - 1))
+    return np.asarray(total - np.repeat(total[first], np.diff(np.append(first, len(group)))))
 
 
 def union(t0: Ints, t1: Ints) -> tuple[Ints, Ints]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from stallbook import fast
 from stallbook.charges import SPLIT, Charges, segment_cause
-from stallbook.intervals import EXACT, mul_div
+from stallbook.intervals import EXACT, before, mul_div
 from stallbook.run import Ints, Run
 from stallbook.timeline import DECODE, PAUSE, Timeline
 
@@ -102,15 +102,11 @@ class Ledger:
             return offset
         rows = np.flatnonzero((tl.net_segment != PAUSE) & (decode[tl.net_segment] > 0))
         segment, start, end = tl.net_segment[rows], tl.net_done[rows], tl.net_done[rows] + tl.net_length[rows]
-        before = start - self._os_upto(segment, start)
-        rest = end - self._os_upto(segment, end) - before
+        own = start - self._os_upto(segment, start)
+        rest = end - self._os_upto(segment, end) - own
         step = self._step[segment]
         order = np.lexsort((tl.net_t0[rows], step))
-        ends = np.cumsum(rest[order])
-        first = np.concatenate([[True], np.diff(step[order]) != 0]) if len(rows) else np.zeros(0, bool)
-        starts = ends - rest[order]
-        within = starts - np.repeat(starts[first], np.diff(np.append(np.flatnonzero(first), len(rows))))
-        offset[rows[order]] = within - before[order]
+        offset[rows[order]] = before(step[order], rest[order]) - own[order]
         return offset
 
     def _amounts(self, piece: Ints, length: Ints) -> Ints:

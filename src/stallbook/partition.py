@@ -27,7 +27,7 @@ from stallbook.run import ExplicitBaseline, Ints, Run
 from stallbook.spans import Charged, Spans, charge_spans
 from stallbook.timeline import DECODE, build_timeline
 
-__all__ = ["Partition", "Reconcile", "Rules", "partition", "prepare", "primaries"]
+__all__ = ["Partition", "Reconcile", "Rules", "partition", "primaries"]
 
 Rules = Literal["full", "post"]
 
@@ -52,16 +52,18 @@ class Partition:
     causes: the columns, in the order that breaks ties; those that occur nowhere are left out (the post's seven
     never are). rows, context: ns, shape (rows, causes). row_gap: ns. row_weight: how many gaps have the row.
     row_primary: column of the primary cause, -1 for clean. own: the gaps with a row of their own, which are the
-    last rows, by the row in `Run.emissions` that ends the gap. given: the baseline that the caller handed in.
+    last rows, by the row in `Run.emissions` that ends the gap. ledger, windows: what any other span of the run is
+    charged from, too.
     context: what the engine did while the request was evicted, held or unscheduled; explains, is never added.
     hidden: ns a row, host work behind a busy device; likewise.
     """
 
     run: Run
     rules: Rules
-    given: ExplicitBaseline | None
     causes: tuple[str, ...]
     rhythm: Rhythm
+    ledger: Ledger
+    windows: Windows
     own: Ints
     rows: Ints
     context: Ints
@@ -108,7 +110,10 @@ def partition(run: Run, rules: Rules = "full", baseline: ExplicitBaseline | None
     """
     if rules not in ("full", "post"):
         raise ValueError(f"rules is {rules!r}; it is 'full' or 'post'")
-    rhythm, ledger, windows = prepare(run, rules, baseline)
+    timeline = build_timeline(run, rules)
+    charges = charge(run, timeline, rules, baseline or run.baseline)
+    rhythm, ledger = find_rhythm(run), Ledger(run, timeline, charges, _columns(run, rules))
+    windows = away_windows(run, rules, ledger.causes)
     own = np.union1d(rhythm.skipping, touched_gaps(run, rhythm, windows))
     spans = _own_spans(run, rhythm, own)
     charged = charge_spans(run, rhythm, ledger, windows, spans, rules)
@@ -121,17 +126,9 @@ def partition(run: Run, rules: Rules = "full", baseline: ExplicitBaseline | None
     reconcile, primary = _reconcile(rows, row_gap, weight, charged.unexplained), primaries(causes, rows, row_gap)
     rows, context = np.ascontiguousarray(rows.T), np.ascontiguousarray(context.T)
     return Partition(
-        run, rules, baseline, causes, rhythm, own, rows, context, hidden, row_gap, weight, primary, reconcile,
-        ledger.charges.baseline, abilities(run, rules, ledger.charges), _notes(run, ledger),
+        run, rules, causes, rhythm, ledger, windows, own, rows, context, hidden, row_gap, weight, primary, reconcile,
+        charges.baseline, abilities(run, rules, charges), _notes(run, ledger),
     )  # fmt: skip
-
-
-def prepare(run: Run, rules: Rules, baseline: ExplicitBaseline | None) -> tuple[Rhythm, Ledger, Windows]:
-    """What every span of a run is charged from: its emitting steps, its ledger, and when requests were away."""
-    timeline = build_timeline(run, rules)
-    charges = charge(run, timeline, rules, baseline or run.baseline)
-    ledger = Ledger(run, timeline, charges, _columns(run, rules))
-    return find_rhythm(run), ledger, away_windows(run, rules, ledger.causes)
 
 
 def _reconcile(rows: Ints, gap: Ints, weight: Ints, unexplained: Ints) -> Reconcile:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stallbook import fast
-from stallbook.intervals import overlapping, resolve, subtract, sums, union
+from stallbook.intervals import before, overlapping, resolve, subtract, sums, union
 from stallbook.run import UNKNOWN, Ints, Run
 
 __all__ = ["DECODE", "PAUSE", "POST_SEGMENTS", "Timeline", "build_timeline", "path_pauses"]
@@ -172,11 +172,8 @@ def _before(segment: Ints, length: Ints) -> Ints:
     if not len(segment) or np.bincount(segment).max() == 1:
         return np.zeros(len(segment), np.int64)
     order = np.argsort(segment, kind="stable")
-    ends = np.cumsum(length[order])
-    starts = ends - length[order]
-    first = np.concatenate([[True], np.diff(segment[order]) != 0])
     out = np.empty(len(segment), np.int64)
-    out[order] = starts - np.repeat(starts[first], np.diff(np.append(np.flatnonzero(first), len(segment))))
+    out[order] = before(segment[order], length[order])
     return out
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from stallbook.causes import ordered
-from stallbook.intervals import expand, subtract, union
+from stallbook.intervals import before, expand, subtract, union
 from stallbook.ledger import Ledger
-from stallbook.partition import Partition, prepare, primaries
+from stallbook.partition import Partition, primaries
 from stallbook.run import UNKNOWN, Ints, Run
 from stallbook.spans import Spans, charge_spans
 
@@ -47,7 +47,7 @@ class Waits:
 
 def first_tokens(p: Partition) -> Waits:
     """Partition the TTFT of every request of `p.run` whose arrival and first emission are on record."""
-    run, (rhythm, ledger, windows) = p.run, prepare(p.run, p.rules, p.given)
+    run, rhythm, ledger, windows = p.run, p.rhythm, p.ledger, p.windows
     e = run.emissions
     first = np.flatnonzero(np.diff(e.request, prepend=-1))
     first = first[run.requests.arrive[e.request[first]] != UNKNOWN]
@@ -64,11 +64,11 @@ def first_tokens(p: Partition) -> Waits:
     parts[at], context[at] = charged.parts, charged.context
     wait, a, b = _own_tok(run, request, t0, t1)
     early = np.minimum(b, admit[wait]) - np.minimum(a, admit[wait])
-    before = np.bincount(wait, weights=early, minlength=len(first)).astype(np.int64)
+    early_tok = np.bincount(wait, weights=early, minlength=len(first)).astype(np.int64)
     delayed = _delayed(ledger, wait, np.maximum(a, admit[wait]), b, charged.cut, t0, t1)
-    parts[causes.index("tok")] += before + delayed
+    parts[causes.index("tok")] += early_tok + delayed
     parts[causes.index("os")] -= delayed
-    parts[causes.index("queue")] += admit - t0 - before
+    parts[causes.index("queue")] += admit - t0 - early_tok
     return _kept(causes, request, t0, t1, parts, context, e.tokens[first], int((~told).sum()), 0)
 
 
@@ -101,13 +101,13 @@ def blocked_by(run: Run) -> Ints | None:
 
 def boundary_gaps(p: Partition, boundary: str) -> Waits:
     """Partition the gaps between two deliveries of a request at "frontend" or "client"."""
-    run, (rhythm, ledger, windows) = p.run, prepare(p.run, p.rules, p.given)
+    run, rhythm, ledger, windows = p.run, p.rhythm, p.ledger, p.windows
     d, e = run.deliveries, run.emissions
     rows = np.flatnonzero((d.boundary == BOUNDARIES.index(boundary)) & (d.tokens > 0))
     later = rows[1:][d.request[rows[1:]] == d.request[rows[:-1]]]
     earlier = rows[:-1][d.request[rows[1:]] == d.request[rows[:-1]]]
     request, t0, t1 = d.request[later], d.t[earlier], d.t[later]
-    token = _before(d.request[rows], d.tokens[rows])[np.searchsorted(rows, later)]
+    token = before(d.request[rows], d.tokens[rows])[np.searchsorted(rows, later)]
     emission = _holder(e.request, e.tokens, request, token)
     found = emission >= 0
     unmatched = int((~found).sum())
@@ -181,19 +181,12 @@ def _axis(t0: Ints, t1: Ints) -> Ints:
     return np.asarray(np.cumsum(length) - length - t0)
 
 
-def _before(request: Ints, tokens: Ints) -> Ints:
-    """How many tokens of the same request stand before each row (rows are grouped by request)."""
-    total = np.cumsum(tokens) - tokens
-    first = np.flatnonzero(np.diff(request, prepend=-1))
-    return total - np.repeat(total[first], np.diff(np.append(first, len(request))))
-
-
 def _holder(request: Ints, tokens: Ints, wanted: Ints, token: Ints) -> Ints:
     """The row that brought the token of that number (from 0) to each wanted request; -1 where none did."""
     reached = np.cumsum(tokens)
     first = np.searchsorted(request, wanted, "left")
-    before = np.where(first > 0, reached[np.maximum(first - 1, 0)], 0) if len(reached) else first
-    row = np.searchsorted(reached, before + token, "right")
+    earlier = np.where(first > 0, reached[np.maximum(first - 1, 0)], 0) if len(reached) else first
+    row = np.searchsorted(reached, earlier + token, "right")
     inside = row < np.searchsorted(request, wanted, "right")
     return np.where(inside, row, -1)
 

@@ -18,14 +18,9 @@ from stallbook.record import manifest
 from stallbook.record.spool import spool_name
 from stallbook.run import ExplicitBaseline
 
-__all__ = ["is_bundle", "read_bundle", "write_bundle"]
+__all__ = ["read_bundle", "write_bundle"]
 
 _FACTS = ("clock", "platform", "python", "pid", "os_counters", "pool_threads", "closed")
-
-
-def is_bundle(path: Path) -> bool:
-    """Does this look like a native log, whole or not?"""
-    return path.is_dir() and (path.suffix == ".stall" or (path / manifest.NAME).is_file())
 
 
 def read_bundle(path: Path) -> Draft:

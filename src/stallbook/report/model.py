@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from stallbook.abilities import NOT_RECORDED
 from stallbook.beyond import after_emission, delivered, exactness, tally_waits
 from stallbook.counters import Counters, Speed, count, series, speed
 from stallbook.errors import StallbookError
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 Boundary = Literal["engine", "frontend", "client"]
 
 __all__ = ["Boundary", "Ceiling", "Reconciled", "RunReport", "build", "reports"]
-
-NOT_RECORDED = "not recorded"
 
 
 @dataclass(frozen=True)

@@ -118,3 +118,16 @@ def test_what_blocked_admission(tmp_path: Path) -> None:
     for e in told:
         e.pop("blocked", None)
     assert waits.blocked_by(opened(told, tmp_path)) is None
+
+
+def test_an_admission_before_the_clocks_zero_is_one(tmp_path: Path) -> None:
+    events: list[dict[str, Any]] = [
+        {"stallbook": 1, "engine": "x"},
+        {"e": "arrive", "request": "a", "t": -50},
+        {"e": "admit", "request": "a", "t": -20},
+        {"e": "step", "id": 0, "t0": -20, "t1": -5, "decode_tokens": 1},
+        {"e": "emit", "step": 0, "t": -6, "tokens": {"a": 1}},
+    ]
+    p = sb.partition(opened(events, tmp_path))
+    assert p.abilities["queue"] == "placed"
+    assert told(p.run, waits.first_tokens(p)) == {("a", -50, -6): {"queue": 30, "residual": 14}}

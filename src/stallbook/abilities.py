@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stallbook.causes import OTHER, POST
 from stallbook.charges import Charges, segment_cause
-from stallbook.run import NO_GRAPH, Run
+from stallbook.run import NO_GRAPH, UNKNOWN, Run
 
 __all__ = ["BOUNDED", "NOT_RECORDED", "PLACED", "abilities"]
 
@@ -37,6 +37,6 @@ def abilities(run: Run, rules: str, charges: Charges) -> dict[str, str]:
     for cause in ("sched", "sample", "output"):
         out[cause] = placed(cause in names)
     out["frontend"] = out["network"] = placed(len(run.deliveries.t) > 0)
-    out["queue"] = placed(bool((run.requests.admit >= 0).any()))
+    out["queue"] = placed(bool((run.requests.admit != UNKNOWN).any()))
     held = {OTHER + run.names[i] for i in set(run.holds.kind.tolist())}
     return out | dict.fromkeys(sorted({n for n in names if n.startswith(OTHER)} | held), PLACED)

@@ -25,8 +25,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from stallbook.record import Recorder
-from stallbook.record import recorder as recording
+from stallbook.record import Recorder, samplers
 from stallbook.record.counters import RunDelay, available
 
 SEGMENTS, BATCH, WARM, BLOCK = 6, 32, 20, 100
@@ -123,7 +122,7 @@ def measured(name: str, rounds: int) -> dict[str, Any]:
     """Everything about one variant, in a process of its own."""
     settings = dict(VARIANTS[name])
     if settings.pop("look_always", False):
-        recording.SHORT_NS = recording._SegmentSampler._short_ns = 0  # type: ignore[attr-defined]
+        samplers.SHORT_NS = samplers.SegmentSampler._short_ns = 0  # type: ignore[attr-defined]
     with tempfile.TemporaryDirectory() as folder:
         loop = Loop(Path(folder), "x", **settings)
         gc.disable()

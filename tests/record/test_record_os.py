@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from recordings import read
+from recordings import Clock, read
 
 from stallbook.record import Recorder
 
@@ -25,8 +25,8 @@ def test_os_counters_of_a_segment(recorder: Make, log: Path, monkeypatch: pytest
         def close(self) -> None: ...
 
     cpu = itertools.count(500, 7)
-    monkeypatch.setattr("stallbook.record.recorder.RunDelay", Delays)
-    monkeypatch.setattr("stallbook.record.recorder._thread_time", cpu.__next__)
+    monkeypatch.setattr("stallbook.record.samplers.RunDelay", Delays)
+    monkeypatch.setattr("stallbook.record.samplers._thread_time", cpu.__next__)
     with recorder(os_counters="segment") as rec:
         if rec.os_counters is None:
             pytest.skip("this kernel does not count run-queue delay")
@@ -59,8 +59,8 @@ def test_a_short_segment_is_not_worth_a_look(
         def close(self) -> None: ...
 
     cpu = itertools.count(500, 7)
-    monkeypatch.setattr("stallbook.record.recorder.RunDelay", Delays)
-    monkeypatch.setattr("stallbook.record.recorder._thread_time", cpu.__next__)
+    monkeypatch.setattr("stallbook.record.samplers.RunDelay", Delays)
+    monkeypatch.setattr("stallbook.record.samplers._thread_time", cpu.__next__)
     with recorder(os_counters="segment") as rec:
         if rec.os_counters is None:
             pytest.skip("this kernel does not count run-queue delay")
@@ -114,3 +114,47 @@ def test_timing_its_own_calls_changes_nothing_but_its_class(recorder: Make, log:
     rec.close()
     assert rec.self_ns > 0
     assert len(read(log).emissions.step) == 1
+
+
+def test_what_is_lost_within_a_look_belongs_to_what_ends(
+    recorder: Make, log: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    class Delays:
+        at = 0
+
+        def __init__(self) -> None:
+            self.lost = 0
+
+        def delta(self, now: int) -> int:
+            self.at = now
+            lost, self.lost = self.lost, 0
+            return lost
+
+        def close(self) -> None: ...
+
+    class Interrupted(Delays):
+        """Switched out for 3 ms after each counter was read; the look after that one sees it."""
+
+        def delta(self, now: int) -> int:
+            delay = super().delta(now)
+            if not delay:
+                clock.now += 3_000_000
+                self.lost = 2_900_000
+            return delay
+
+    monkeypatch.setattr("stallbook.record.samplers.RunDelay", Delays)
+    with recorder(os_counters="segment") as rec:
+        if rec.os_counters is None:
+            pytest.skip("this kernel does not count run-queue delay")
+        name = rec.name("decode")
+        start = rec.begin()
+        rec._delays = Interrupted()  # type: ignore[assignment]
+        rec.enter(name)
+        clock.now += 1_000_000
+        rec.leave()
+        clock.now += 1_000_000
+        rec.end()
+    run = read(log)
+    assert run.segments.t1[0] - run.segments.t0[0] >= 4_000_000  # its own and the wait, though its stamp came before
+    assert run.segments.run_delay.tolist() == [2_900_000]
+    assert run.steps.t1[0] == clock.now >= start + 8_000_000

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import struct
 import sys
-import time
 from collections.abc import Iterable
 from typing import Any, Final
 
 from stallbook.record import spool
-from stallbook.record.counters import SHORT_NS, PoolDelay, RunDelay, available
+from stallbook.record.counters import available
 from stallbook.record.requests import Requests
 
 __all__ = ["Recorder"]
@@ -21,7 +20,6 @@ __all__ = ["Recorder"]
 _NO_NAME: Final = spool.NO_NAME
 _BATCH_EMITS: Final = spool.EMITS | spool.EMITS_BATCH
 _BLOCKED_SHIFT: Final = spool.BLOCKED_SHIFT
-_thread_time = time.thread_time_ns
 
 
 class Recorder(Requests):
@@ -32,7 +30,9 @@ class Recorder(Requests):
     def __new__(cls, *_: Any, os_counters: str | None = "segment", **__: Any) -> Recorder:
         """Sampling OS counters is a class of its own, for the sake of those that do not."""
         if cls is Recorder and os_counters and available():
-            return super().__new__(_SegmentSampler if os_counters == "segment" else _StepSampler)
+            from stallbook.record.samplers import SegmentSampler, StepSampler  # they are recorders themselves
+
+            return super().__new__(SegmentSampler if os_counters == "segment" else StepSampler)
         return super().__new__(cls)
 
     def begin(self, step: int = -1, t: int | None = None) -> int:
@@ -248,71 +248,4 @@ class Recorder(Requests):
         if isinstance(error, OSError):
             self._disable(f"cannot write {self._folder}: {error.strerror or error}")
         else:
-            self._failed()
-
-
-class _StepSampler(Recorder):
-    """Reads the OS counters at both ends of a step. (`super()` would cost more than the calls do.)"""
-
-    __slots__ = ()
-
-    _short_ns = 0
-    """Since the last look, for another one at the end of a step."""
-
-    def begin(self, step: int = -1, t: int | None = None) -> int:
-        t = Recorder.begin(self, step, t)
-        try:
-            delays = self._delays
-            if delays is None:  # made here, on the thread that it is to measure
-                delays = self._delays = PoolDelay() if self._pool else RunDelay()
-            since = t - delays.at
-            if 0 <= since < SHORT_NS:
-                self._cpu += since
-            else:
-                delays.delta(t)
-                self._cpu = _thread_time()
-        except Exception:
-            self._failed()
-        return t
-
-    def end(
-        self, graph: int = 0, padded: int = -1, decode_tokens: int = -1, kv_tokens: int = -1, t: int | None = None,
-        members: bool = True, blocked: int = -1,
-    ) -> None:  # fmt: skip
-        if self._flags < 0:
-            return
-        try:
-            if t is None:
-                t = self._clock()
-            cpu = _thread_time()
-            delays = self._delays
-            delay = delays.delta(t) if delays and t - delays.at >= self._short_ns else 0
-            self._times += (*self._waits, max(cpu - self._cpu, 0), delay)
-            self._waits.clear()
-            self._cpu = cpu
-        except Exception:
-            self._failed()
-        Recorder.end(self, graph, padded, decode_tokens, kv_tokens, t, members, blocked)
-
-
-class _SegmentSampler(_StepSampler):
-    """Reads them at each mark too, but for marks that follow the last look closely."""
-
-    __slots__ = ()
-
-    _short_ns = SHORT_NS
-
-    def enter(self, name: int, request: int = -1, t: int | None = None) -> None:
-        try:  # `Recorder.enter` again, since a call costs as much as it does
-            if t is None:
-                clock = self._clock
-                t = clock()
-            self._times.append(t)
-            self._sequence.append(name)
-            delays: Any = self._delays
-            self._waits.append(delays.delta(t) if delays and t - delays.at >= SHORT_NS else 0)
-            if request >= 0:
-                self._owners += (len(self._times) - 1, request)
-                self._unusual = True
-        except Exception:
             self._failed()

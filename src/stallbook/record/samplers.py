@@ -1,0 +1,101 @@
+"""Recorders that ask the kernel how long the engine's thread waited for a CPU, at both ends of a step or at each mark.
+
+A thread is switched out where a system call returns, and so within the looks themselves. Time lost there would lie
+after the stamp: a look that took long is made again, and what ends here ends after it.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+from stallbook.record.counters import SHORT_NS, PoolDelay, RunDelay
+from stallbook.record.recorder import Recorder
+
+__all__ = ["SegmentSampler", "StepSampler"]
+
+AWAY_NS: Final = 50_000
+"""A look that took longer was interrupted."""
+_thread_time = time.thread_time_ns
+
+
+class StepSampler(Recorder):
+    """Reads the OS counters at both ends of a step. (`super()` would cost more than the calls do.)"""
+
+    __slots__ = ()
+
+    _short_ns = 0
+    """Since the last look, for another one at the end of a step."""
+
+    def begin(self, step: int = -1, t: int | None = None) -> int:
+        """As without counters, and the CPU time and the run-queue delay count from here."""
+        t = Recorder.begin(self, step, t)
+        try:
+            delays = self._delays
+            if delays is None:  # made here, on the thread that it is to measure
+                delays = self._delays = PoolDelay() if self._pool else RunDelay()
+            since = t - delays.at
+            if 0 <= since < SHORT_NS:
+                self._cpu += since
+            else:
+                delays.delta(t)
+                self._cpu = _thread_time()
+        except Exception:
+            self._failed()
+        return t
+
+    def end(
+        self, graph: int = 0, padded: int = -1, decode_tokens: int = -1, kv_tokens: int = -1, t: int | None = None,
+        members: bool = True, blocked: int = -1,
+    ) -> None:  # fmt: skip
+        """As without counters, after a look at them."""
+        if self._flags < 0:
+            return
+        try:
+            given, clock = t, self._clock
+            if t is None:
+                t = clock()
+            delays = self._delays
+            delay = 0
+            if delays and t - delays.at >= self._short_ns:
+                delay = delays.delta(t)
+                if given is None and (now := clock()) - t >= AWAY_NS:
+                    delay += delays.delta(now)
+                    t = now
+            cpu = _thread_time()
+            self._times += (*self._waits, max(cpu - self._cpu, 0), delay)
+            self._waits.clear()
+            self._cpu = cpu
+        except Exception:
+            self._failed()
+        Recorder.end(self, graph, padded, decode_tokens, kv_tokens, t, members, blocked)
+
+
+class SegmentSampler(StepSampler):
+    """Reads them at each mark too, but for marks that follow the last look closely."""
+
+    __slots__ = ()
+
+    _short_ns = SHORT_NS
+
+    def enter(self, name: int, request: int = -1, t: int | None = None) -> None:
+        """`Recorder.enter` again, since a call costs as much as it does, after a look at the counters."""
+        try:
+            given, clock = t, self._clock
+            if t is None:
+                t = clock()
+            delays: Any = self._delays
+            wait = 0
+            if delays and t - delays.at >= SHORT_NS:
+                wait = delays.delta(t)
+                if given is None and (now := clock()) - t >= AWAY_NS:
+                    wait += delays.delta(now)
+                    t = now
+            self._times.append(t)
+            self._sequence.append(name)
+            self._waits.append(wait)
+            if request >= 0:
+                self._owners += (len(self._times) - 1, request)
+                self._unusual = True
+        except Exception:
+            self._failed()

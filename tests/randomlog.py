@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 Event = dict[str, Any]
-KINDS = ("post", "serial", "mixed", "async", "away", "os", "edges", "everything")
+KINDS = ("post", "serial", "mixed", "async", "away", "os", "edges", "fold", "everything")
+"""`fold`: nothing that `post` does not know but run-queue delay, on which the two sets of rules agree when folded."""
 HOST_NAMES = {
     "post": ["decode"] * 4 + ["prefill", "tok", "swap"],
     "full": ["decode"] * 7 + ["prefill", "tok", "swap", "sched", "sample", "output", "compile", "kv"],
@@ -43,11 +44,11 @@ class Maker:
         self.rng, self.kind = rng, kind
         self.everything = kind == "everything"
         self.unit = rng.choice([1, 1, 250_000])
-        self.names = HOST_NAMES["post" if kind == "post" else "full"]
+        self.names = HOST_NAMES["post" if kind in ("post", "fold") else "full"]
         self.device = kind == "async" or (self.everything and rng.random() < 0.6)
-        self.overlap = self.device or (self.everything and rng.random() < 0.3)
+        self.overlap = self.device or (kind in ("fold", "everything") and rng.random() < 0.3)
         self.mixes = kind in ("mixed", "everything")
-        self.delay = rng.choice(["none", "segment", "step", "both"]) if kind in ("os", "everything") else "none"
+        self.delay = rng.choice(["none", "segment", "step", "both"]) if kind in ("os", "fold", "everything") else "none"
         self.judged = kind in ("away", "everything") and rng.random() < 0.8
         self.kv = rng.choice(["all", "none", "some"])
         self.requests = [f"r{i}" for i in range(rng.randint(1, 4))]
@@ -69,7 +70,7 @@ class Maker:
     def log(self) -> list[Event]:
         self.make_steps()
         body = self.steps + self.segments + self.emits + self.pauses()
-        if self.kind in ("away", "post", "everything"):
+        if self.kind in ("away", "post", "fold", "everything"):
             body += [e for r in self.requests for e in self.evictions(r)]
         if self.kind in ("away", "everything"):
             body += [e for r in self.requests for e in self.holds(r)]
@@ -132,7 +133,7 @@ class Maker:
     def make_segments(self, step: int, t0: int, t1: int) -> None:
         for a, b, depth in self.windows(t0, t1):
             name = self.rng.choice(self.names if depth == 0 else [*self.names, "lora"])
-            if self.kind == "post":
+            if self.kind in ("post", "fold"):
                 name = self.rng.choice(self.names)
             row: Event = {"e": "segment", "step": step, "name": name, "lane": "host", "t0": a, "t1": b}
             if self.delay in ("segment", "both") and self.chance(0.6):

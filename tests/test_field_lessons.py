@@ -342,9 +342,15 @@ OTHERS = (
     ),
 )
 KINDS = (
-    "runtime-compile", "cpu-quota", "host-work-in-the-step", "expert-rebalance", "mixed-batch", "unscheduled", "kv-wait",
+    "runtime-compile",
+    "cpu-quota",
+    "host-work-in-the-step",
+    "expert-rebalance",
+    "mixed-batch",
+    "unscheduled",
+    "kv-wait",
     "several-tokens",
-)  # fmt: skip
+)
 """What the reports' readers would be told wrongly."""
 
 Answer = tuple[str, dict[str, int]]

@@ -158,3 +158,43 @@ def test_what_is_lost_within_a_look_belongs_to_what_ends(
     assert run.segments.t1[0] - run.segments.t0[0] >= 4_000_000  # its own and the wait, though its stamp came before
     assert run.segments.run_delay.tolist() == [2_900_000]
     assert run.steps.t1[0] == clock.now >= start + 8_000_000
+
+
+def test_what_is_lost_where_the_time_slice_ends_belongs_to_the_step(
+    recorder: Make, log: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """The kernel looks at the slice when it is asked for the thread's CPU time, and may switch it out there."""
+
+    class Delays:
+        at, waited = 0, 0
+
+        def delta(self, now: int) -> int:
+            self.at = now
+            waited, self.waited = self.waited, 0
+            return waited
+
+        def close(self) -> None: ...
+
+    delays = Delays()
+
+    def thread_time() -> int:
+        clock.now += 3_000_000
+        delays.waited += 2_900_000
+        return 0
+
+    monkeypatch.setattr("stallbook.record.samplers.RunDelay", lambda: delays)
+    monkeypatch.setattr("stallbook.record.samplers._thread_time", thread_time)
+    with recorder(os_counters="segment") as rec:
+        if rec.os_counters is None:
+            pytest.skip("this kernel does not count run-queue delay")
+        name = rec.name("decode")
+        clock.now += 1_000_000
+        t0 = rec.begin()
+        assert t0 == clock.now
+        rec.enter(name)
+        clock.now += 1_000_000
+        rec.end()
+    run = read(log)
+    assert run.steps.t0[0] == t0
+    assert run.steps.t1[0] == run.segments.t1[0] == clock.now
+    assert run.segments.run_delay.tolist() == [2_900_000]

@@ -29,7 +29,9 @@ class StepSampler(Recorder):
 
     def begin(self, step: int = -1, t: int | None = None) -> int:
         """As without counters, and the CPU time and the run-queue delay count from here."""
-        t = Recorder.begin(self, step, t)
+        given, clock = t, self._clock
+        if t is None:
+            t = clock()
         try:
             delays = self._delays
             if delays is None:  # made here, on the thread that it is to measure
@@ -38,11 +40,14 @@ class StepSampler(Recorder):
             if 0 <= since < SHORT_NS:
                 self._cpu += since
             else:
-                delays.delta(t)
                 self._cpu = _thread_time()
+                delays.delta(t)
+                if given is None and (now := clock()) - t >= AWAY_NS:  # this was before the step
+                    delays.delta(now)
+                    t = now
         except Exception:
             self._failed()
-        return t
+        return Recorder.begin(self, step, t)
 
     def end(
         self, graph: int = 0, padded: int = -1, decode_tokens: int = -1, kv_tokens: int = -1, t: int | None = None,
@@ -52,6 +57,7 @@ class StepSampler(Recorder):
         if self._flags < 0:
             return
         try:
+            cpu = _thread_time()  # first: it is here that the kernel sees that the thread's time slice is used up
             given, clock = t, self._clock
             if t is None:
                 t = clock()
@@ -62,7 +68,6 @@ class StepSampler(Recorder):
                 if given is None and (now := clock()) - t >= AWAY_NS:
                     delay += delays.delta(now)
                     t = now
-            cpu = _thread_time()
             self._times += (*self._waits, max(cpu - self._cpu, 0), delay)
             self._waits.clear()
             self._cpu = cpu

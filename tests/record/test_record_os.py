@@ -196,5 +196,5 @@ def test_what_is_lost_where_the_time_slice_ends_belongs_to_the_step(
         rec.end()
     run = read(log)
     assert run.steps.t0[0] == t0
-    assert run.steps.t1[0] == run.segments.t1[0] == clock.now
+    assert run.steps.t1[0] == run.segments.t1[0] >= t0 + 4_000_000
     assert run.segments.run_delay.tolist() == [2_900_000]

@@ -169,5 +169,6 @@ def _split_full(run: Run, m: Ints, kv: Ints, fit: BaselineFit) -> Ints:
 def _mixed_prefill(decode: Ints, prefill: Ints, m: Ints, b_n: Ints, has: Bools) -> Ints:
     """The prompt's share of a mixed step: above B(n), or by token share where there is no baseline."""
     rows = np.maximum(decode, 0)
-    by_share = m - mul_div(m, rows, np.maximum(np.maximum(prefill, 0) + rows, 1))
+    prompt = np.maximum(prefill, 0)
+    by_share = mul_div(m, prompt, np.maximum(prompt + rows, 1))
     return np.where(rows == 0, m, np.where(has, m - np.minimum(b_n, m), by_share))

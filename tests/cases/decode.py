@@ -182,6 +182,19 @@ CASES = [
         base=None,
     ),
     case(
+        "mixed-shares-in-whole-nanoseconds",
+        "10 ns of one decode row and two prompt tokens: the prompt's share is floored, 6, forward keeps 4; three times.",
+        [
+            start(),
+            *(step(i, 10 * i - 10, 10 * i, dec(10 * i - 10, 10 * i), prefill=2) for i in (1, 2)),
+            step(3, 20, 30, dec(20, 30), prefill=2, emit=30),
+        ],
+        [gap("a", 0, 30, "clean", prefill=18, fwd=12)],
+        [gap("a", 0, 30, "clean", fwd=30)],
+        base=None,
+        unit=1,
+    ),
+    case(
         "mixed-in-halves",
         "A mixed step of 40 (forward 10, prefill 30) of which a, evicted [0, 20), holds half: 5 and 15.",
         [start(), step(1, 0, 40, dec(0, 40), prefill=64, emit=40), evict("a", 0, 20)],

@@ -183,7 +183,7 @@ CASES = [
     ),
     case(
         "mixed-shares-in-whole-nanoseconds",
-        "10 ns of one decode row and two prompt tokens: the prompt's share is floored to 6, forward has 4; three times.",
+        "10 ns of one decode row and two prompt tokens: the prompt has floor(6.67) = 6, forward 4; three times.",
         [
             start(),
             *(step(i, 10 * i - 10, 10 * i, dec(10 * i - 10, 10 * i), prefill=2) for i in (1, 2)),

@@ -78,6 +78,7 @@ def test_a_report_on_the_clients_gaps(tmp_path: Path) -> None:
 def test_first_tokens(tmp_path: Path) -> None:
     told = drawn(tmp_path).as_dict()["ttft"]
     assert told["share"] == pytest.approx({"queue": 0.2, "residual": 0.3, "fwd": 0.5})
+    assert (told["waits"], told["mean_ms"]) == (2, {"queue": 4, "residual": 6, "fwd": 10})
     assert (told["tail"]["threshold_ms"], told["tail"]["waits"], told["never_admitted"]) == (20, 2, 0)
     assert told["tail"]["count"] == {"queue": 0, "residual": 0, "fwd": 0, "clean": 2}
     assert drawn(tmp_path, rules="post").as_dict()["ttft"] is None

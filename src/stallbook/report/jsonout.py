@@ -113,6 +113,8 @@ def _first_tokens(r: RunReport) -> dict[str, Any] | None:
         return None
     return {
         **_waits(r.first.waits, "waits", r),
+        "waits": r.first.waits.all.gaps,
+        "mean_ms": _recorded(r.first.waits.mean_ms, r),
         "never_admitted": r.first.never_admitted,
         "blocked_ms": r.first.blocked_ms,
     }

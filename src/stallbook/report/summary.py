@@ -48,6 +48,11 @@ class Summary:
         return cls(Percentiles.of(table.lengths), to_ms(table.tail_ns), table.mix(), table.tail(), *exactness)
 
     @property
+    def mean_ms(self) -> dict[str, float]:
+        """What one of the set holds of each cause, on average; empty where there is none."""
+        return {cause: ns / 1e6 / self.all.gaps for cause, ns in self.all.time_ns.items()} if self.all.gaps else {}
+
+    @property
     def exact(self) -> bool:
         """Whether each is the sum of its parts and none of these is negative."""
         return self.max_error_ns == 0 and self.negative_parts == 0

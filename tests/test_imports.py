@@ -36,10 +36,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "counters": ("run", "tally"),
     "stalls": (*CORE, "partition", "waits", "tally", "counters"),
     "beyond": (*CORE, "partition", "waits", "tally"),
+    "compare": READ,
     "frames": READ,
     "report": (*READ, "frames"),
     "demo": ("errors", "record"),
-    "study": ("errors", "run", "demo", "log", "tally", "counters", "partition", "causes"),
+    "study": ("errors", "run", "demo", "log", "tally", "counters", "partition", "causes", "compare"),
     "inject": ("errors", "run", "causes", "demo", "record", "partition"),
     "cli": (*READ, "frames", "report", "demo", "study", "inject", "log", "record"),
 }

@@ -15,12 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from stallbook.compare.alike import DRIFT_LIMIT
 from stallbook.run import Ints
 
 __all__ = ["DRIFT_LIMIT", "Drift", "drift_of", "probe_summary", "speed_factors"]
-
-DRIFT_LIMIT = 0.10
-"""A study is marked when its slowest cell is slower than its fastest by more than this."""
 
 CellKey = tuple[str, int]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from stallbook.compare.spread import Spread, spread
 from stallbook.study.drift import speed_factors
 
 __all__ = ["Outcome", "Spread", "Value", "normalised", "outcomes", "share_of", "spread", "time_of"]
@@ -32,20 +32,6 @@ class Outcome:
     """gc0, gc2, eager_steps, preemptions."""
 
 
-@dataclass(frozen=True)
-class Spread:
-    """Median and range across runs."""
-
-    median: float
-    low: float
-    high: float
-    runs: int
-
-    def overlaps(self, other: Spread) -> bool:
-        """Whether the two ranges have a point in common."""
-        return self.low <= other.high and other.low <= self.high
-
-
 Value = Callable[[Outcome], "float | None"]
 """A number of a run."""
 
@@ -58,12 +44,6 @@ def time_of(name: str) -> Value:
 def share_of(cause: str) -> Value:
     """Reads a cause's share of a run's tail; a cause without any has none of it."""
     return lambda run: run.share.get(cause, 0.0)
-
-
-def spread(values: Iterable[float | None]) -> Spread | None:
-    """Median and range of the values that are known; None where there is none."""
-    known = [value for value in values if value is not None]
-    return Spread(statistics.median(known), min(known), max(known), len(known)) if known else None
 
 
 def outcomes(lines: Sequence[Mapping[str, Any]], rules: str) -> list[Outcome]:

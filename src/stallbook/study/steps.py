@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
+from stallbook.compare.verdict import Verdict, Word, judge_shares, judge_times, weaker
 from stallbook.study.layout import Cell, Table, percent, ranged
 from stallbook.study.outcomes import Outcome, Spread, Value, share_of, spread, time_of
 from stallbook.study.rungs import Rung
-from stallbook.study.verdict import Verdict, Word, judge_shares, judge_times, weaker
 
 __all__ = ["NEARLY_ZERO", "end_to_end", "steps_table", "targets_table"]
 
@@ -19,9 +19,10 @@ ENDS = {"p99": "p99", "p99.9": "p999", "max": "max"}
 
 _RULE = (
     "change: median over seeds of the change from the rung before, as measured (norm.: normalised); down: seeds in "
-    "which it fell; p: exact sign-flip test, two-sided. established: 5 or more pairs, p <= 1/16, a mean of 4.6 "
-    "standard errors, over 3% (0.1 points). suggestive: 4 or more pairs, 80% the same way, p <= 1/8, the same bound. "
-    "Of measured and normalised the weaker word stands."
+    "which it fell; p: exact sign-flip test, two-sided. With 5 pairs, established: all the same way, and a mean of 4.6 "
+    "standard errors or ranges that do not overlap; suggestive: all the same way, each by over 3% (0.1 points). The "
+    "median must be over that in any case. Of measured and normalised the weaker word stands. Other numbers of pairs: "
+    "see the docs of compare."
 )
 
 

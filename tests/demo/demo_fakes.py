@@ -140,20 +140,22 @@ class Tape:
         self.handles += 1
         return self.handles - 1
 
-    def begin(self) -> int:
-        self.calls.append(("begin", self.clock.t))
-        return self.clock.t
+    def begin(self, *, t: int | None) -> int:
+        at = self.clock.t if t is None else t
+        self.calls.append(("begin", at))
+        return at
 
     def emit(self) -> int:
         self.calls.append(("emit", self.clock.t))
         return self.clock.t
 
-    def enter(self, name: int, request: int = -1) -> None:
-        self.calls.append(("enter", self.names[name], request, self.clock.t))
+    def enter(self, name: int, request: int = -1, t: int | None = None) -> None:
+        self.calls.append(("enter", self.names[name], request, self.clock.t if t is None else t))
 
-    def end(self, graph: int, padded: int, decode_tokens: int, kv_tokens: int, *, blocked: int) -> None:
+    def end(self, graph: int, padded: int, decode_tokens: int, kv_tokens: int, *, blocked: int) -> int:
         self.calls.append(("end", graph, padded, decode_tokens, kv_tokens, self.clock.t))
         self.blocked.append(blocked)
+        return self.clock.t
 
     def __getattr__(self, method: str) -> Any:
         return lambda *arguments: self.calls.append((method, *arguments, self.clock.t))

@@ -152,6 +152,27 @@ def test_kv_tokens_are_those_that_the_real_rows_attend() -> None:
     assert [call[4] for call in tape.of("end")] == [0, 21, 22, 23]
 
 
+def test_a_busy_engine_leaves_nothing_between_two_steps() -> None:
+    class Late:
+        """Whoever looks at it loses 7 us."""
+
+        def __init__(self, clock: FakeClock) -> None:
+            self.clock, self.sleep = clock, clock.sleep
+
+        def now(self) -> int:
+            self.clock.t += 7 * US
+            return self.clock.t
+
+    trace = [arrival(0, 0, 20, 30), arrival(1, 50_000, 20, 30)]
+    engine, _, _, tape = engine_of(trace, Limits(), clock=Late)
+    engine.run()
+    begins, ends = ([call[-1] for call in tape.of(name)] for name in ("begin", "end"))
+    apart = [begin - end for end, begin in zip(ends, begins[1:], strict=False)]
+    assert [d for d in apart if d] == [max(apart)]  # it idled once, until the second request came
+    first = [tape.calls[tape.calls.index(call) + 1] for call in tape.of("begin")]
+    assert [(c[0], c[1], c[-1]) for c in first] == [("enter", "sched", begin) for begin in begins]
+
+
 def test_an_idle_engine_sleeps_until_the_next_arrival_and_records_no_step() -> None:
     engine, _, _, tape = engine_of([arrival(0, 500_000, 10, 1)], Limits())
     engine.run()

@@ -20,10 +20,14 @@ from stallbook.inject.truth import Truth, Window
 MS = 1_000_000
 
 
-def journal(marks: list[tuple[int, int]]) -> Journal:
+def journal(marks: list[tuple[int, int]], stopped: tuple[int, ...] = ()) -> Journal:
     walls, cpus = iter([w * MS for w, _ in marks]), iter([c * MS for _, c in marks])
     made = Journal(lambda: next(walls), lambda: next(cpus))
-    for _ in marks:
+    made.mark()
+    if stopped:
+        counter = iter([ms * MS for ms in stopped])
+        made.watch(lambda: next(counter))
+    for _ in marks[1:]:
         made.mark()
     return made
 
@@ -47,22 +51,24 @@ def test_a_pass_that_took_far_more_than_those_around_it_was_hindered() -> None:
     assert one.ns == pytest.approx(5 * MS, rel=0.05)
 
 
-def windows(spans: list[Span], slices: list[Span], *, quota: bool) -> tuple[tuple[Window, ...], tuple[Window, ...]]:
-    made = journal(MARKS)
-    entry = made.open("quota" if quota else "competitor", "os")
-    (entry.throttled if quota else entry.competed).extend((a * MS, b * MS) for a, b in spans)
+def windows(
+    spans: list[Span], slices: list[Span], stopped: tuple[int, ...] = ()
+) -> tuple[tuple[Window, ...], tuple[Window, ...]]:
+    made = journal(MARKS, stopped)
+    entry = made.open("quota" if stopped else "competitor", "os")
+    (entry.throttled if stopped else entry.competed).extend((a * MS, b * MS) for a, b in spans)
     truth = made.truth([(a * MS, b * MS) for a, b in slices], {})
     return tuple(w for fault in truth.faults for w in fault.windows), truth.foreign
 
 
-def test_a_quota_owns_what_is_lost_under_it() -> None:
-    planted, foreign = windows([(5, 25)], [], quota=True)
+def test_a_quota_owns_what_its_group_s_counter_confirms() -> None:
+    planted, foreign = windows([(5, 35)], [], stopped=(50, 50, 55, 55, 56))
     assert planted == (Window(10 * MS, 20 * MS, 6 * MS),)
     assert foreign == (Window(30 * MS, 40 * MS, 2 * MS),)
 
 
 def test_a_competitor_owns_what_its_own_clock_confirms() -> None:
-    planted, foreign = windows([(5, 40)], [(8, 9), (12, 15), (16, 18), (36, 37)], quota=False)
+    planted, foreign = windows([(5, 40)], [(8, 9), (12, 15), (16, 18), (36, 37)])
     assert planted == (Window(10 * MS, 20 * MS, 6 * MS),)
     assert foreign == (Window(30 * MS, 40 * MS, 2 * MS),)
 

@@ -79,6 +79,7 @@ class Engine:
         self.drain_limit_hit = False
         self._texts: dict[int, tuple[Arrival, int]] = {}
         self._start = self._next_tick = 0
+        self._ended: int | None = None
         names = ("tok", "sched", "swap", "prefill", "decode", "output", "probe")
         self._tok, self._sched, self._swap, self._prefill, self._decode, self._output, self._probing = map(
             recorder.name, names
@@ -112,12 +113,16 @@ class Engine:
             if self.state.busy or self._due(now):
                 self.step()
             elif self._texts:
-                self._clock.sleep(_POLL_S)
+                self._idle(_POLL_S)
                 self._poll()
             elif self._trace:
-                self._clock.sleep(min(_NAP_S, (self._start + self._trace[0].at_ns - now) / 1e9))
+                self._idle(min(_NAP_S, (self._start + self._trace[0].at_ns - now) / 1e9))
             else:
                 return
+
+    def _idle(self, seconds: float) -> None:
+        self._clock.sleep(seconds)
+        self._ended = None
 
     def _due(self, now: int) -> bool:
         return bool(self._trace) and self._start + self._trace[0].at_ns <= now
@@ -131,17 +136,22 @@ class Engine:
         self._next_tick = now + _TICK_NS
 
     def step(self) -> None:
-        """One step: schedule, execute, emit, account."""
+        """One step: schedule, execute, emit, account.
+
+        While it is busy, a step begins where the one before ended: what the engine loses on the way round is a step's.
+        """
         rec = self._rec
-        now = rec.begin()
+        rec.enter(self._sched, -1, rec.begin(t=self._ended))
+        now = self._clock.now()
         if self._probe is not None and self._probe.due(now):
             rec.enter(self._probing)
             rec.probe(self._probe.sample())
-        rec.enter(self._sched)
+            rec.enter(self._sched)
         took_in = self._take_in(now)
         step = self._plan(self.state, self._limits)
         if not step and not took_in:
             rec.drop()
+            self._ended = None
             return
         for seq in step.readmit:
             self._bring_back(self.jobs[seq.key])
@@ -156,7 +166,7 @@ class Engine:
             self._finish(seq)
         self.counts.steps += 1
         self._count_batch(step)
-        rec.end(step.graph, step.padded, len(step.decodes), kv_tokens, blocked=step.blocked)
+        self._ended = rec.end(step.graph, step.padded, len(step.decodes), kv_tokens, blocked=step.blocked)
 
     def _count_batch(self, step: Plan) -> None:
         self.counts.max_batch = max(self.counts.max_batch, len(step.decodes))

@@ -7,7 +7,7 @@ winning logit leads by far more than rounding: every path computes the same toke
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -86,10 +86,13 @@ class Model:
         self.head = matrix(WIDTH, VOCABULARY)
         self._future: Floats = np.triu(np.full((TILE, TILE), -1e9, np.float32), k=1)
         self._scores: Floats = np.zeros(TILE * MAX_TOKENS, np.float32)
+        self.between: Callable[[], object] | None = None
+        """Called between the products of a decode, each of which BLAS may have spread over its threads."""
 
     def decode(self, cache: KvSlots, slots: list[int], tokens: list[int], positions: list[int]) -> npt.NDArray[np.intp]:
         """The next token of each row. Products run over all rows at once, attention over each row's own past."""
         x = self.embed[tokens]
+        between = self.between
         for layer in range(LAYERS):
             qkv = x @ self.qkv[layer]
             cache.k[slots, layer, positions] = qkv[:, WIDTH : 2 * WIDTH]
@@ -101,6 +104,8 @@ class Model:
                 scores -= scores.max()
                 np.exp(scores, out=scores)
                 np.divide(scores @ cache.v[slot, layer, :end], scores.sum(), out=mixed[row])
+                if between is not None:
+                    between()
             x = self._mix(layer, x, mixed)
         best: npt.NDArray[np.intp] = (x @ self.head).argmax(axis=1)
         return best

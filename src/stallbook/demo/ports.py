@@ -20,8 +20,8 @@ class Recorder(Protocol):
     def readmit(self, handle: int, /) -> None: ...  # noqa: D102
     def finish(self, handle: int, /) -> None: ...  # noqa: D102
     def restart(self) -> None: ...  # noqa: D102
-    def begin(self) -> int: ...  # noqa: D102
-    def enter(self, name: int, request: int = ..., /) -> None: ...  # noqa: D102
+    def begin(self, *, t: int | None) -> int: ...  # noqa: D102
+    def enter(self, name: int, request: int = ..., t: int | None = ..., /) -> None: ...  # noqa: D102
     def leave(self) -> None: ...  # noqa: D102
     def prefill(self, tokens: int, /) -> None: ...  # noqa: D102
     def join(self, handle: int, /) -> None: ...  # noqa: D102
@@ -30,7 +30,7 @@ class Recorder(Protocol):
     def member(self, handle: int, /) -> None: ...  # noqa: D102
     def end(  # noqa: D102
         self, graph: int, padded: int, decode_tokens: int, kv_tokens: int, /, *, blocked: int
-    ) -> None: ...  # fmt: skip
+    ) -> int: ...  # fmt: skip
     def drop(self) -> None: ...  # noqa: D102
     def probe(self, ns: int, /) -> None: ...  # noqa: D102
 

@@ -116,6 +116,8 @@ class _Parts:
 def _serve(settings: Settings, out: Path | None, summary: Summary, parts: _Parts) -> None:
     history: History = CompactHistory() if settings.compact_history else ObjectHistory()
     recorder = _recorder(settings, out, summary)
+    if settings.blas_threads > 1:
+        parts.executor.model.between = recorder.look
     engine = Engine(
         parts.trace, limits_of(settings), executor=parts.executor, intake=parts.intake, recorder=recorder,
         clock=REAL_CLOCK, history=history, probe=Probe(REAL_CLOCK.now), stop=parts.stop,

@@ -9,6 +9,7 @@ than those around it was hindered.
 
 from __future__ import annotations
 
+import bisect
 import statistics
 import time
 from array import array
@@ -29,12 +30,13 @@ _NOISE_NS: Final = 50_000
 AROUND: Final = 50
 HINDERED: Final = 1.5
 EXPLAINED: Final = 0.75
-"""The part of a loss for which the competitor must have had the core to own it."""
+"""The part of a loss that the competitor, or the quota, must account for to own it."""
 
 
 @dataclass(eq=False, slots=True)
 class Entry:
-    """One fault in the making. `throttled`: its time is all that the thread lost to the system in these spans."""
+    """One fault in the making. `throttled`, `competed`: it owns what the thread lost in these spans, if the
+    control group's own counter, or the competitor's own clock, says so."""
 
     kind: str
     cause: str
@@ -55,17 +57,32 @@ class Journal:
         self.now = now
         self._cpu = cpu
         self._walls, self._cpus = array("q"), array("q")
+        self.throttled: Callable[[], int] | None = None
+        self._stops: list[tuple[int, int]] = []
         self._passes: list[tuple[int, int, int, int]] = []
         self.entries: list[Entry] = []
         self.start = 0
         """Nothing before it is judged: the engine was filling up."""
 
     def mark(self) -> int:
-        """Read both clocks; the time."""
+        """Read both clocks; the time.
+
+        Wall time comes last: a thread is switched out where a system call returns, and so in the mark that ends a loss.
+        """
+        cpu = self._cpu()
+        stopped = self.throttled() if self.throttled is not None else -1
         wall = self.now()
         self._walls.append(wall)
-        self._cpus.append(self._cpu())
+        self._cpus.append(cpu)
+        if stopped >= 0:
+            self._stops.append((wall, stopped))
         return wall
+
+    def watch(self, throttled: Callable[[], int] | None) -> None:
+        """A quota begins, whose counter says for how many ns in all it kept the group from its core; None: it ends."""
+        self.throttled = throttled
+        if throttled is not None:
+            self._stops.append((self._walls[-1], throttled()))
 
     def cpu(self) -> int:
         """CPU time of the engine's thread."""
@@ -96,8 +113,9 @@ class Journal:
     def _off_cpu(self, slices: Sequence[Span]) -> list[Window]:
         """Give each fault from outside what the thread lost to it; return what it lost otherwise.
 
-        What was lost under a quota is the quota's. What was lost beside the competitor is the competitor's if the
-        competitor's own clock says that it had the core for most of it; the rest of its time is switching.
+        What was lost under a quota is the quota's if the control group was stopped for most of it; beside the
+        competitor, the competitor's if by its own clock it had the core for most of it. The rest of such a loss is
+        switching. The machine under this one takes its time under either, too.
         """
         competed = _Spans([(span, entry) for entry in self.entries for span in entry.competed])
         throttled = _Spans([(span, entry) for entry in self.entries for span in entry.throttled])
@@ -109,13 +127,19 @@ class Journal:
                 continue
             rival = sum(min(b, t1) - max(a, t0) for (a, b), _ in running.across(t0, t1))
             quota, competitor = throttled.across(t0, t1), competed.across(t0, t1)
-            if quota and quota[0][1]:
+            if quota and quota[0][1] and self._stopped(t0, t1) >= EXPLAINED * lost:
                 quota[0][1].add(t0, t1, lost)
             elif competitor and competitor[0][1] and rival >= EXPLAINED * lost:
                 competitor[0][1].add(t0, t1, lost)
             else:
                 foreign.append(Window(t0, t1, lost))
         return foreign
+
+    def _stopped(self, t0: int, t1: int) -> int:
+        """For how long a quota kept the thread from its core between two marks."""
+        after = bisect.bisect_right(self._stops, t1, key=lambda stop: stop[0]) - 1
+        before = bisect.bisect_right(self._stops, t0, key=lambda stop: stop[0]) - 1
+        return self._stops[after][1] - self._stops[max(before, 0)][1] if after >= 0 else 0
 
 
 def hindered(passes: Sequence[tuple[int, int, int, int]]) -> list[Window]:

@@ -95,6 +95,7 @@ class Throttle(Fault):
         """Between 30% and 70%."""
         self._quota: Quota = self.stage.quota()
         self._t0 = self.stage.now()
+        self.stage.journal.watch(self._quota.stopped)
         self._quota.limit(self.stage.random.uniform(0.3, 0.7))
 
     def step(self) -> bool:
@@ -102,5 +103,6 @@ class Throttle(Fault):
         if self.stage.now() < self.until:
             return True
         self._quota.lift()
+        self.stage.journal.watch(None)
         self.entry.throttled.append((self._t0, self.stage.now()))
         return False

@@ -117,13 +117,14 @@ class Quota:
 
     def __init__(self) -> None:
         self._made: list[Path] = []
-        self._fd = -1
+        self._fd = self._stat = -1
         try:
             self._home, self._v2 = _cpu_group()
             folder = self._group("engine")
             if not self._v2:
                 (folder / "cpu.cfs_period_us").write_text(str(PERIOD_US))
             self._fd = os.open(folder / ("cpu.max" if self._v2 else "cpu.cfs_quota_us"), os.O_WRONLY | os.O_CLOEXEC)
+            self._stat = os.open(folder / "cpu.stat", os.O_RDONLY | os.O_CLOEXEC)
             self._write(OPEN_US)
             (folder / "cgroup.procs").write_text(str(os.getpid()))
         except OSError as error:
@@ -141,6 +142,11 @@ class Quota:
         with suppress(OSError):
             (self._group("rival") / "cgroup.procs").write_text(str(pid))
 
+    def stopped(self) -> int:
+        """For how long the group was kept from its core, in all, ns."""
+        told = dict(line.split() for line in os.pread(self._stat, 4096, 0).decode().splitlines())
+        return int(told["throttled_usec"]) * 1000 if self._v2 else int(told["throttled_time"])
+
     def limit(self, fraction: float) -> None:
         """Only this part of each period."""
         self._write(int(PERIOD_US * fraction))
@@ -154,9 +160,10 @@ class Quota:
 
     def close(self) -> None:
         """Leave the groups and remove them."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        for fd in (self._fd, self._stat):
+            if fd >= 0:
+                os.close(fd)
+        self._fd = self._stat = -1
         for folder in self._made:
             with suppress(OSError):
                 for pid in (folder / "cgroup.procs").read_text().split():

@@ -38,10 +38,10 @@ class Base:
 
     __slots__ = (
         "__weakref__", "_batch", "_clock", "_closed_ns", "_cost", "_counters", "_cpu", "_cut", "_delays", "_emit",
-        "_facts", "_flags", "_folder", "_ids", "_kind", "_layouts", "_live", "_manifest", "_members", "_names",
-        "_off", "_ops", "_owners", "_pairs", "_pauses", "_pending", "_pool", "_prefill", "_process", "_requests",
-        "_said", "_sequence", "_step", "_store", "_t0", "_times", "_unusual", "_waits", "_windows", "dropped", "errors",
-        "refused",
+        "_ended", "_facts", "_flags", "_folder", "_ids", "_kind", "_layouts", "_live", "_manifest", "_members",
+        "_names", "_off", "_ops", "_owners", "_pairs", "_pauses", "_pending", "_pool", "_prefill", "_process",
+        "_requests", "_said", "_sequence", "_step", "_store", "_t0", "_times", "_unusual", "_waits", "_windows",
+        "dropped", "errors", "refused",
     )  # fmt: skip
 
     _name_limit = spool.NO_NAME  # a mark has a byte for its name
@@ -100,6 +100,7 @@ class Base:
     def _clear(self) -> None:
         self._unusual = False
         self._flags = -1  # no step is open
+        self._ended = -(2**62)
         self._t0 = self._emit = self._cpu = self._cut = self._prefill = self._step = 0
         self._batch: set[int] = set()
         self._sequence: list[int] = []  # names of the marks

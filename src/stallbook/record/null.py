@@ -9,7 +9,7 @@ __all__ = ["NullRecorder"]
 
 
 class NullRecorder:
-    """Has the methods of `Recorder`; `begin`, `emit` and `emit_some` still return the time."""
+    """Has the methods of `Recorder`; `begin`, `emit`, `emit_some` and `end` still return the time."""
 
     __slots__ = ("_handles",)
 
@@ -39,11 +39,15 @@ class NullRecorder:
         """The time."""
         return time.perf_counter_ns() if t is None else t
 
+    def end(self, *_: Any, t: int | None = None, **__: Any) -> int:
+        """The time."""
+        return time.perf_counter_ns() if t is None else t
+
     def _nothing(self, *_: Any, **__: Any) -> None:
         """Do nothing."""
 
-    prompt = admit = readmit = finish = evict = hold = release = deliver = restart = probe = pause = _nothing
-    join = part = enter = leave = window = prefill = member = drop = end = fact = flush = close = _nothing
+    prompt = admit = readmit = finish = evict = hold = release = deliver = restart = probe = pause = look = _nothing
+    join = part = enter = leave = window = prefill = member = drop = fact = flush = close = _nothing
 
     def __enter__(self) -> Self:
         return self

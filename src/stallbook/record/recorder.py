@@ -82,6 +82,9 @@ class Recorder(Requests):
         except Exception:
             self._failed()
 
+    def look(self) -> None:
+        """Inside a long segment whose native threads wait for each other: see `pool_threads`. Else it does nothing."""
+
     def prefill(self, tokens: int) -> None:
         """So many prompt tokens more were prefilled in this step."""
         try:
@@ -147,19 +150,21 @@ class Recorder(Requests):
     def end(
         self, graph: int = 0, padded: int = -1, decode_tokens: int = -1, kv_tokens: int = -1, t: int | None = None,
         members: bool = True, blocked: int = -1,
-    ) -> None:  # fmt: skip
-        """Close the step and commit it. `graph`: 0 no captured path, 1 captured, 2 eager above it. `decode_tokens`: by
+    ) -> int:  # fmt: skip
+        """Close the step and commit it; returns its t1, where the next one begins if the engine goes round at once.
+
+        `graph`: 0 no captured path, 1 captured, 2 eager above it. `decode_tokens`: by
         default the size of the batch. `members=False`: the log does not know who was in this batch. `blocked`: what
         kept the first waiting request out, 0 nothing, 1 KV blocks, 2 the limit of sequences, 3 the token budget.
         """
+        if t is None:
+            clock = self._clock
+            t = clock()
         flags = self._flags
         if flags < 0:
-            return
+            return t
         step, sequence, times = self._step, self._sequence, self._times
         try:
-            if t is None:
-                clock = self._clock
-                t = clock()
             if self._unusual or not members:
                 self._end_unusual(t, graph, padded, decode_tokens, kv_tokens, members, blocked)
             else:
@@ -176,7 +181,7 @@ class Recorder(Requests):
                 )  # fmt: skip
                 store.pos = pos + size
         except (struct.error, IndexError):  # something does not fit: a number, the segments, the chunk
-            self._end_unusual(t or 0, graph, padded, decode_tokens, kv_tokens, members, blocked)
+            self._end_unusual(t, graph, padded, decode_tokens, kv_tokens, members, blocked)
         except Exception:
             self._lost()
         self._flags = -1
@@ -184,6 +189,7 @@ class Recorder(Requests):
         sequence.clear()
         times.clear()
         self._step = step + 1
+        return t
 
     def _end_unusual(
         self, t: int, graph: int, padded: int, decode_tokens: int, kv_tokens: int, members: bool, blocked: int

@@ -36,9 +36,9 @@ class StepSampler(Recorder):
             delays = self._delays
             if delays is None:  # made here, on the thread that it is to measure
                 delays = self._delays = PoolDelay() if self._pool else RunDelay()
-            since = t - delays.at
-            if 0 <= since < SHORT_NS:
-                self._cpu += since
+            between = t - self._ended
+            if 0 <= between < SHORT_NS:
+                self._cpu += between
             else:
                 self._cpu = _thread_time()
                 delays.delta(t)
@@ -49,16 +49,24 @@ class StepSampler(Recorder):
             self._failed()
         return Recorder.begin(self, step, t)
 
+    def look(self) -> None:
+        """A look that only counts: which of the threads waited since the last one."""
+        try:
+            if self._delays is not None:
+                self._delays.look(self._clock())
+        except Exception:
+            self._failed()
+
     def end(
         self, graph: int = 0, padded: int = -1, decode_tokens: int = -1, kv_tokens: int = -1, t: int | None = None,
         members: bool = True, blocked: int = -1,
-    ) -> None:  # fmt: skip
+    ) -> int:  # fmt: skip
         """As without counters, after a look at them."""
+        given, clock = t, self._clock
         if self._flags < 0:
-            return
+            return t or clock()
         try:
             cpu = _thread_time()  # first: it is here that the kernel sees that the thread's time slice is used up
-            given, clock = t, self._clock
             if t is None:
                 t = clock()
             delays = self._delays
@@ -71,9 +79,10 @@ class StepSampler(Recorder):
             self._times += (*self._waits, max(cpu - self._cpu, 0), delay)
             self._waits.clear()
             self._cpu = cpu
+            self._ended = t
         except Exception:
             self._failed()
-        Recorder.end(self, graph, padded, decode_tokens, kv_tokens, t, members, blocked)
+        return Recorder.end(self, graph, padded, decode_tokens, kv_tokens, t, members, blocked)
 
 
 class SegmentSampler(StepSampler):

@@ -20,6 +20,8 @@ from slow import partition as slow_partition
 from stallbook import waits
 from stallbook.counters import series
 from stallbook.errors import StallbookError
+from stallbook.prompts import KINDS as WHOSE
+from stallbook.prompts import prompts
 from stallbook.report import report
 from test_partition import close, fast_gaps, opened
 
@@ -409,6 +411,16 @@ def test_the_answers_add_up(lesson: Lesson) -> None:
 
 def lesson_of(name: str) -> Lesson:
     return next(lesson for lesson in [*WRONGLY_LABELLED, *OTHERS] if lesson.name == name)
+
+
+def test_the_bystander_waited_for_what_had_been_computed_before(tmp_path: Path) -> None:
+    events = lesson_of("bystander-of-preemption-churn").events
+    events = [e | {"mode": "recompute"} if e.get("e") == "evict" else e for e in events]
+    p = sb.partition(opened(events, tmp_path))
+    last = {p.run.requests.names[p.gaps.request[i]]: p.row_of_gap[i] for i in range(len(p.gaps.t0))}
+    told = {r: dict(zip(WHOSE, prompts(p)[row].tolist(), strict=True)) for r, row in last.items()}
+    assert told["a"] == dict.fromkeys(WHOSE, 0) | {"another's, again": 270 * MS}
+    assert told["b"] == dict.fromkeys(WHOSE, 0) | {"its own, again": 270 * MS}
 
 
 def test_several_tokens_divided_before_looking_hide_the_stall(tmp_path: Path) -> None:

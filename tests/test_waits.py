@@ -15,7 +15,7 @@ from randomlog import KINDS, random_log
 from slow_edges import deliveries, first_tokens
 from stallbook import waits
 from stallbook.run import ExplicitBaseline, Run
-from test_partition import STAND_IN, opened
+from test_partition import GOLDEN, STAND_IN, opened
 
 SCENARIO = Path(__file__).parent / "data" / "scenarios" / "X16.jsonl"
 SEEDS = 60
@@ -53,6 +53,14 @@ def test_random_logs(kind: str, tmp_path: Path) -> None:
             slow = {(g.request, g.t0, g.t1): g.parts for g in gaps}
             assert fast.keys() == slow.keys(), f"{kind} {seed} {boundary}"
             assert all(agree(fast[k], slow[k]) for k in slow), f"{kind} {seed} {boundary}"
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+def test_every_first_token_of_a_recorded_run(path: Path) -> None:
+    run = sb.open(path)
+    w = waits.first_tokens(sb.partition(run))
+    assert len(w.request) == len(run.requests.names) > 100
+    assert len(told(run, w)) == len(w.request)
 
 
 def test_an_empty_first_chunk_is_no_gap() -> None:

@@ -1,18 +1,86 @@
-"""What a log was able to record: a cause whose record is missing is "not recorded", which is not 0."""
+"""What a log was able to record: a cause whose record is missing is "not recorded", which is not 0.
+
+Some logs know something of a cause that cannot be placed on the time axis: a total, or only that it happened. They say
+so in two facts, `totals` ({"gc": ns}) and `hints` ({"gc": "what is known"}); nothing is charged for either.
+"""
 
 from __future__ import annotations
 
-from stallbook.causes import OTHER, POST
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stallbook.causes import ORDER, OTHER, POST
 from stallbook.charges import Charges, segment_cause
 from stallbook.run import NO_GRAPH, UNKNOWN, Run
 
-__all__ = ["BOUNDED", "NOT_RECORDED", "PLACED", "abilities"]
+__all__ = ["BOUNDED", "HINTED", "NOT_RECORDED", "PLACED", "Rough", "abilities", "rough", "unplaced"]
 
-PLACED, BOUNDED, NOT_RECORDED = "placed", "bounded", "not recorded"
+PLACED, BOUNDED, HINTED, NOT_RECORDED = "placed", "bounded", "hinted", "not recorded"
+"""Placed on the time axis; known as a total; known to have happened, or not to; and unknown."""
+
+
+@dataclass(frozen=True)
+class Rough:
+    """What a log knows of causes without being able to place it, by cause.
+
+    totals: ns in the whole run. hints: words. ignored: entries that name no cause, or hold no amount or words.
+    """
+
+    totals: dict[str, int]
+    hints: dict[str, str]
+    ignored: int
+
+
+def rough(run: Run) -> Rough:
+    """The totals and hints that come with a log, and those that its counts amount to."""
+    told = {key: run.facts.get(key) for key in ("totals", "hints")}
+    given = {key: value if isinstance(value, Mapping) else {} for key, value in told.items()}
+    totals = {c: ns for c, ns in given["totals"].items() if _cause(c) and type(ns) is int and ns >= 0}
+    hints = {c: words for c, words in given["hints"].items() if _cause(c) and isinstance(words, str) and words}
+    ignored = sum(len(given[key]) - len(kept) for key, kept in (("totals", totals), ("hints", hints)))
+    ignored += sum(value is not None and not isinstance(value, Mapping) for value in told.values())
+    return Rough(totals, _counted(run) | hints, ignored)
+
+
+def _cause(name: object) -> bool:
+    return isinstance(name, str) and (name in ORDER or (name.startswith(OTHER) and len(name) > len(OTHER)))
+
+
+def _counted(run: Run) -> dict[str, str]:
+    """What counts without windows say."""
+    out: dict[str, Any] = {}
+    if run.preemptions >= 0:
+        out["preempt"] = f"the engine counted {run.preemptions:,}"
+    told = run.steps.cpu >= 0
+    if told.any():
+        away = int(np.clip(run.steps.t1 - run.steps.t0 - run.steps.cpu, 0, None)[told].sum())
+        out["os"] = f"the engine's thread was off the CPU for {away / 1e6:,.0f} ms of its steps, waiting included"
+    return out
 
 
 def abilities(run: Run, rules: str, charges: Charges) -> dict[str, str]:
-    """For each cause: "placed", "bounded" (known as a total, so placed only in proportion) or "not recorded"."""
+    """For each cause: "placed"; "bounded" (known as a total: of a step, and placed in proportion, or of the whole run,
+    and not placed); "hinted" (known to have happened, or not to; not placed); or "not recorded".
+    """
+    out = _recorded(run, rules, charges)
+    known = rough(run)
+    for cause in (*known.totals, *known.hints):
+        if out.get(cause, NOT_RECORDED if rules == "full" else PLACED) == NOT_RECORDED:
+            out[cause] = BOUNDED if cause in known.totals else HINTED
+    return out
+
+
+def unplaced(run: Run, found: Mapping[str, str]) -> frozenset[str]:
+    """The causes whose part in a gap this log cannot tell: where they have none, that is unknown and not 0."""
+    by_step = {"os"} if bool((run.steps.run_delay > 0).any()) else set()
+    return frozenset(c for c, told in found.items() if told != PLACED and not (told == BOUNDED and c in by_step))
+
+
+def _recorded(run: Run, rules: str, charges: Charges) -> dict[str, str]:
+    """What the tables of the log can show."""
 
     def placed(recorded: bool) -> str:
         return PLACED if recorded else NOT_RECORDED

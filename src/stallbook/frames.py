@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from stallbook.abilities import NOT_RECORDED
+from stallbook.abilities import unplaced
 from stallbook.causes import CLEAN, ORDER, POST, ordered
 from stallbook.errors import StallbookError
 
@@ -64,13 +64,14 @@ def _causes(partition: Partition) -> tuple[str, ...]:
 
 
 def _amounts(partition: Partition, table: Ints, row: Ints, prefix: str) -> Block:
-    """A column a cause. One that occurs nowhere is 0 all the way; one that was not recorded is None."""
+    """A column a cause. One that occurs nowhere is 0 all the way; one that the log cannot place is None."""
     out: Block = {}
+    unknown = unplaced(partition.run, partition.abilities)
     seen = {cause for k, cause in enumerate(partition.causes) if table[:, k].any()}
     for cause in _causes(partition):
         if cause in seen:
             out[f"{prefix}{cause}_ns"] = table[row, partition.causes.index(cause)]
-        elif partition.abilities.get(cause) == NOT_RECORDED:
+        elif cause in unknown:
             out[f"{prefix}{cause}_ns"] = np.full(len(row), None)
         else:
             out[f"{prefix}{cause}_ns"] = np.zeros(len(row), np.int64)

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from stallbook import fast
-from stallbook.abilities import abilities
+from stallbook.abilities import abilities, rough
 from stallbook.away import Windows, away_windows, touched_gaps
 from stallbook.baseline import BaselineFit
 from stallbook.causes import EXPLAINED_BY_WORK, ORDER, OTHER, POST, ordered
@@ -201,4 +201,5 @@ def primaries(causes: tuple[str, ...], rows: Ints, gap: Ints) -> Ints:
 
 def _notes(run: Run, ledger: Ledger) -> dict[str, int]:
     found = {"identical_windows": ledger.timeline.duplicates, "capped_run_delay": ledger.charges.capped}
+    found["ignored_totals_and_hints"] = rough(run).ignored
     return dict(run.notes) | {slug: count for slug, count in found.items() if count}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -37,7 +38,10 @@ def a_full_partition() -> Any:
         context={"fwd": 900},
     )
     abilities = {**dict.fromkeys(FULL, "placed"), "tok": "not recorded", "os": "bounded", "unscheduled": "not recorded"}
-    run = a_run(probes=Probes(NONE, NONE), facts={}, notes={"merged_pauses": 3, "emissions_in_eviction": 1})
+    steps = replace(a_run().steps, run_delay=ints(5, 5, 5, 5))
+    run = a_run(
+        probes=Probes(NONE, NONE), facts={}, notes={"merged_pauses": 3, "emissions_in_eviction": 1}, steps=steps
+    )
     fit = Fit("robust", 836_000.0, 99_000.0, 202.0, 1538, 0.05, best=0.4, note="")
     return partition(
         rows, run, rules="full", abilities=abilities, baseline=fit, notes=dict(run.notes),

@@ -7,14 +7,14 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from stallbook.abilities import NOT_RECORDED
+from stallbook.abilities import PLACED
 from stallbook.report.model import RunReport
 from stallbook.report.stalled import rules_out
 from stallbook.report.summary import Delivered, Summary
 from stallbook.stalls import Stall
 from stallbook.tally import Bin, Mix
 
-__all__ = ["VERSION", "document", "dumps", "run_object"]
+__all__ = ["VERSION", "document", "dumps", "finite", "run_object"]
 
 VERSION: Final = 1
 NO_UPPER_EDGE: Final = 1e9
@@ -57,17 +57,20 @@ def run_object(r: RunReport) -> dict[str, Any]:
         "histogram": [_bin(one) for one in r.histogram],
         "boundaries": {name: _boundary(told, r) for name, told in r.beyond.items()},
         "context_ms": r.context_ms | ({} if r.hidden_ms is None else {"hidden": r.hidden_ms}),
+        "prompts_ms": r.prompts_ms,
         "ceiling_ms": {cause: {"p99": c.p99, "p999": c.p999} for cause, c in r.ceiling.items()},
         "reconcile": {**vars(r.reconcile)},
         "counters": _counters(r),
         "baseline": r.baseline,
         "abilities": r.abilities,
+        "totals_ms": {c: ns / 1e6 for c, ns in r.rough.totals.items() if r.abilities.get(c, PLACED) != PLACED},
+        "hints": {c: words for c, words in r.rough.hints.items() if r.abilities.get(c, PLACED) != PLACED},
         "machine": _machine(r),
         "notes": r.notes,
         "warnings": r.warnings,
         "facts": dict(r.facts),
     }
-    return {key: _finite(value) for key, value in shape.items()}
+    return {key: finite(value) for key, value in shape.items()}
 
 
 def _series(r: RunReport) -> dict[str, Any]:
@@ -143,13 +146,12 @@ def _waits(of: Summary, noun: str, r: RunReport) -> dict[str, Any]:
 
 
 def _mix(of: Mix, r: RunReport) -> dict[str, Any]:
-    """Time and gaps by cause. A cause that has none because it was not recorded is null."""
+    """Time and gaps by cause. A cause that has none because the log cannot place it is null."""
     return {"share": _recorded(of.share, r), "count": _recorded(of.primary, r)}
 
 
 def _recorded(values: Mapping[str, Any], r: RunReport) -> dict[str, Any]:
-    unknown = {cause for cause, ability in r.abilities.items() if ability == NOT_RECORDED}
-    return {cause: None if cause in unknown and not value else value for cause, value in values.items()}
+    return {cause: None if cause in r.unplaced and not value else value for cause, value in values.items()}
 
 
 def _bin(one: Bin) -> dict[str, Any]:
@@ -185,12 +187,12 @@ def _machine(r: RunReport) -> dict[str, Any] | None:
     }
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """Replace infinities and not-a-numbers by null, all the way down."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {str(key): _finite(item) for key, item in value.items()}
+        return {str(key): finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return value

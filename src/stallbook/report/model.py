@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from stallbook.abilities import NOT_RECORDED
+from stallbook.abilities import NOT_RECORDED, Rough, rough, unplaced
 from stallbook.beyond import after_emission, delivered, exactness, tally_waits
 from stallbook.counters import Counters, Speed, count, series, speed
 from stallbook.errors import StallbookError
+from stallbook.prompts import KINDS, prompts
 from stallbook.report.summary import Delivered, FirstTokens, Percentiles, Readings, Summary, to_ms
 from stallbook.stalls import Stalls, find_stalls
 from stallbook.tally import Bin, Mix, Tally, tally, weighed
@@ -75,10 +76,15 @@ class RunReport:
     context_ms: dict[str, float]
     hidden_ms: float | None
     """Host work behind a busy device, in all gaps; None where the log has no device lane."""
+    prompts_ms: dict[str, dict[str, float]] | None
+    """Whose prompts the prefill in all gaps and in the tail's was; None where no owner is on record."""
     ceiling: dict[str, Ceiling]
     reconcile: Reconciled
     baseline: dict[str, Any]
     abilities: dict[str, str]
+    rough: Rough
+    unplaced: frozenset[str]
+    """Causes whose part this log cannot tell: where they have none, that is unknown."""
     speed: Speed | None
     notes: dict[str, int]
     facts: Mapping[str, Any]
@@ -147,10 +153,13 @@ def build(partition: Partition, boundary: Boundary = "engine") -> RunReport:
         histogram=table.histogram(),
         context_ms={cause: ns / 1e6 for cause, ns in table.context_ns.items()},
         hidden_ms=_hidden(partition),
+        prompts_ms=_prompts(partition, table) if waits is None else None,
         ceiling=dict(_ceilings(table, every)),
         reconcile=_reconciled(partition, waits),
         baseline=_baseline(partition.baseline),
         abilities=dict(partition.abilities),
+        rough=rough(run),
+        unplaced=unplaced(run, partition.abilities),
         speed=speed(run),
         notes={slug: n for slug, n in {**run.notes, **partition.notes}.items() if n},
         facts=run.facts,
@@ -165,6 +174,17 @@ def build(partition: Partition, boundary: Boundary = "engine") -> RunReport:
 def _hidden(p: Partition) -> float | None:
     seen = p.rules == "full" and bool((p.run.segments.device == 1).any())
     return int(weighed(p.row_weight, p.hidden)) / 1e6 if seen else None
+
+
+def _prompts(p: Partition, table: Tally) -> dict[str, dict[str, float]] | None:
+    if not (p.run.segments.request >= 0).any():
+        return None
+    of, tail = prompts(p), p.row_gap >= (table.tail_ns or 0)
+    told = {
+        name: {kind: int(weighed(weight, of[:, k])) / 1e6 for k, kind in enumerate(KINDS)}
+        for name, weight in (("all", p.row_weight), ("tail", p.row_weight * tail))
+    }
+    return told if any(told["all"][kind] for kind in KINDS[:4]) else None
 
 
 def _forward(p: Partition, table: Tally, *, clean: bool) -> float | None:
@@ -236,7 +256,7 @@ def _warnings(partition: Partition) -> Iterator[str]:
     missing = [
         name
         for name, known in (
-            ("no OS counters", partition.abilities.get("os") != NOT_RECORDED),
+            ("no OS counters", "os" not in unplaced(run, partition.abilities)),
             ("no KV token counts", bool((run.steps.kv_tokens >= 0).any())),
         )
         if not known

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from stallbook.causes import CLEAN
 from stallbook.report import words
-from stallbook.report.layout import section
+from stallbook.report.layout import pairs, section
 from stallbook.report.model import Ceiling, RunReport
 
 __all__ = ["sections"]
@@ -26,6 +26,8 @@ def sections(r: RunReport) -> Iterator[RenderableType]:
     yield from section("Gaps by length, each line split by primary cause (by count)", *_histogram(r))
     if any(r.context_ms.values()):
         yield from section("What the engine did while requests were evicted, held or left out", _context(r))
+    if r.prompts_ms:
+        yield from section("Whose prompts the gaps waited for", _prompts(r.prompts_ms))
     if r.hidden_ms:
         told = f"{words.ms(r.hidden_ms)} ms in all gaps, pauses included: no token waited for it."
         yield from section("Host work behind a busy device", Text(told))
@@ -60,7 +62,8 @@ def _led(r: RunReport, cause: str) -> tuple[str, str]:
 
 
 def _tail_notes(r: RunReport) -> Text:
-    quiet = [c for c in r.causes if not r.all.time_ns[c] and c not in (*r.missing, "residual")]
+    quiet = [c for c in r.causes if not r.all.time_ns[c] and c not in r.unplaced and c != "residual"]
+    told = [c for c in r.abilities if c in r.unplaced and c not in r.missing and not r.all.time_ns.get(c)]
     lines = []
     if r.forward_clean is not None or r.forward_tail is not None:
         clean, tail = words.percent(r.forward_clean), words.percent(r.forward_tail)
@@ -69,6 +72,8 @@ def _tail_notes(r: RunReport) -> Text:
         lines.append(f"No time at all: {', '.join(map(words.plain, quiet))}.")
     if r.missing:
         lines.append(f"Not recorded by this log: {', '.join(r.missing)}.")
+    if told:
+        lines.append(f"Known, but not when, so in other causes: {', '.join(map(words.plain, told))}; see the end.")
     lines += r.warnings
     lines.append("leads: gaps whose primary cause it is; count: their share of the tail's gaps.")
     lines.append("of all: its share of all gaps' time. w/o: had it cost nothing, first order.")
@@ -94,6 +99,14 @@ def _histogram(r: RunReport) -> Iterator[RenderableType]:
 
 def _clean_first(counts: dict[str, int]) -> dict[str, int]:
     return {CLEAN: counts[CLEAN], **counts}
+
+
+def _prompts(told: dict[str, dict[str, float]]) -> Table:
+    rows = []
+    for which, of in (("in all gaps", told["all"]), ("in the tail", told["tail"])):
+        if total := sum(of.values()):
+            rows.append((f"{words.unit(total)} {which}", words.shares({kind: ms / total for kind, ms in of.items()})))
+    return pairs(rows)
 
 
 def _context(r: RunReport) -> Text:

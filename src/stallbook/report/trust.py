@@ -29,8 +29,8 @@ def _rows(r: RunReport) -> Iterator[tuple[str, str]]:
         yield "residual", _residual(r)
     yield "skipped steps", _skipped(r)
     yield "baseline", _baseline(r)
-    if weak := [f"{words.plain(c)} {ability}" for c, ability in r.abilities.items() if ability in ROUGH]:
-        yield "rough only", ", ".join(weak)
+    if weak := list(_rough(r)):
+        yield "rough only", "; ".join(weak)
     yield "machine", _machine(r)
     yield "instrument", _instrument(r)
     if r.notes:
@@ -49,6 +49,17 @@ def _reconciliation(r: RunReport) -> str:
 def _residual(r: RunReport) -> str:
     left = r.all.share.get("residual")
     return f"{words.percent(left)} of all time has no record that explains it" if left else "none: all is explained"
+
+
+def _rough(r: RunReport) -> Iterator[str]:
+    """What is known of causes without their place in time."""
+    for cause, ability in r.abilities.items():
+        if ability not in ROUGH:
+            continue
+        total, hint = r.rough.totals.get(cause), r.rough.hints.get(cause)
+        known = [] if total is None else [f"{words.unit(total / 1e6)} in all"]
+        known += [] if hint is None else [words.plain(hint)]
+        yield f"{words.plain(cause)} {ability}" + (f": {', '.join(known)}" if known else "")
 
 
 def _skipped(r: RunReport) -> str:

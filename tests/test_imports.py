@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "stallbook"
 
 DATA = ("errors", "run", "causes")
 CORE = (*DATA, "intervals", "fast", "gaps", "timeline", "baseline", "charges", "ledger", "away", "spans", "abilities")
-READ = (*CORE, "partition", "waits", "tally", "counters", "stalls", "beyond")
+READ = (*CORE, "partition", "waits", "tally", "counters", "stalls", "beyond", "pieces")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
     "causes": (),
@@ -37,6 +37,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "stalls": (*CORE, "partition", "waits", "tally", "counters"),
     "beyond": (*CORE, "partition", "waits", "tally"),
     "compare": READ,
+    "pieces": (*CORE, "partition"),
     "frames": READ,
     "report": (*READ, "frames"),
     "demo": ("errors", "record"),

@@ -15,7 +15,7 @@ from stallbook.tally import Distribution
 
 __all__ = [
     "STILL_DRIFT", "Collections", "Counters", "Series", "Speed", "count", "first_token_waits", "origin_ns", "series",
-    "speed", "wall_ns",
+    "speed", "waiting", "wall_ns",
 ]  # fmt: skip
 
 STILL_DRIFT: Final = 0.10
@@ -124,6 +124,22 @@ def first_token_waits(run: Run) -> Ints:
     known = (arrive != UNKNOWN) & (stamp != UNKNOWN)
     waits: Ints = (stamp - arrive)[known]
     return waits
+
+
+def waiting(run: Run) -> tuple[Ints, Ints]:
+    """How many requests had arrived and were not yet admitted: times, and the depth from each on.
+
+    Empty where no admission is on record. One that was never admitted waits until it finishes, or for good.
+    """
+    arrive, admit, finish = run.requests.arrive, run.requests.admit, run.requests.finish
+    if not (admit != UNKNOWN).any():
+        return admit[:0], admit[:0]
+    left = np.where(admit != UNKNOWN, admit, np.where(finish != UNKNOWN, finish, NEVER))
+    known = arrive != UNKNOWN
+    t, nth = np.unique(np.concatenate([arrive[known], np.maximum(left, arrive)[known]]), return_inverse=True)
+    moves = np.repeat([1, -1], known.sum())
+    depth = np.cumsum(np.bincount(nth, weights=moves, minlength=len(t))).astype(np.int64)
+    return t[t < NEVER], depth[t < NEVER]
 
 
 def wall_ns(run: Run) -> int:

@@ -38,13 +38,14 @@ class Charged:
     """Parts and context of spans: ns, shape (causes, spans).
 
     unexplained: emitting steps of each span that no eviction, hold or `unscheduled` explains. cut: (span, t0, t1)
-    of what went to rules 1 to 3.
+    of what went to rules 1 to 3. cut_cause: the row of `parts` that each of these went to.
     """
 
     parts: Ints
     context: Ints
     unexplained: Ints
     cut: tuple[Ints, Ints, Ints]
+    cut_cause: Ints
 
 
 @dataclass(frozen=True)
@@ -77,8 +78,8 @@ def charge_spans(run: Run, rhythm: Rhythm, ledger: Ledger, windows: Windows, spa
         np.add.at(parts[-1], cut.span, charged[residual])  # now covered: by the cut
         np.add.at(parts, (cut.cause, cut.span), length)
     parts[residual] += whole - parts[-1]
-    cuts = [np.concatenate([getattr(cut, f) for cut in (away, left_out)]) for f in ("span", "t0", "t1")]
-    return Charged(parts[:-1], context, unexplained, (cuts[0], cuts[1], cuts[2]))
+    cuts = [np.concatenate([getattr(cut, f) for cut in (away, left_out)]) for f in ("span", "t0", "t1", "cause")]
+    return Charged(parts[:-1], context, unexplained, (cuts[0], cuts[1], cuts[2]), cuts[3])
 
 
 def _between(ledger: Ledger, *windows: Spans | _Cut) -> list[Ints]:

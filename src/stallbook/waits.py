@@ -17,7 +17,7 @@ from stallbook.partition import Partition, primaries
 from stallbook.run import UNKNOWN, Ints, Run
 from stallbook.spans import Spans, charge_spans
 
-__all__ = ["BLOCKERS", "BOUNDARIES", "Waits", "blocked_by", "boundary_gaps", "first_tokens"]
+__all__ = ["BLOCKERS", "BOUNDARIES", "Waits", "blocked_by", "boundary_gaps", "first_tokens", "holders"]
 
 BOUNDARIES = ("frontend", "client")
 BLOCKERS = ("nothing on record", "KV blocks", "the limit of sequences", "the token budget")
@@ -128,6 +128,17 @@ def boundary_gaps(p: Partition, boundary: str) -> Waits:
     parts[causes.index("frontend")] = handed - emitted
     parts[causes.index("network")] = t1 - handed
     return _kept(causes, request, t0, t1, parts, context, d.tokens[later][found], 0, unmatched)
+
+
+def holders(run: Run) -> Ints:
+    """For each delivery the row in `Run.emissions` that brought its first token; -1 where none did."""
+    d, e = run.deliveries, run.emissions
+    out = np.full(len(d.t), -1)
+    for boundary in range(len(BOUNDARIES)):
+        rows = np.flatnonzero((d.boundary == boundary) & (d.tokens > 0))
+        request = d.request[rows]
+        out[rows] = _holder(e.request, e.tokens, request, before(request, d.tokens[rows]))
+    return out
 
 
 def _kept(

@@ -21,7 +21,7 @@ class Fault:
     """One fault. The runner calls `begin` once and `step` once a step, both inside the scheduling segment."""
 
     kind: ClassVar[str]
-    low_ms: ClassVar[float] = 6.0
+    low_ms: ClassVar[float] = 10.0
     high_ms: ClassVar[float] = 40.0
     """Its length is drawn from here, evenly on a logarithmic scale."""
     fits: ClassVar[bool] = False

@@ -88,7 +88,7 @@ class Fallback(Fault):
     """
 
     kind = "fallback"
-    low_ms, high_ms = 5.0, 16.0
+    low_ms, high_ms = 8.0, 16.0
     """Here: eager passes."""
     fits: ClassVar[bool] = True
     SEEN: ClassVar[int] = 7
@@ -162,7 +162,7 @@ class Repeat(Fault):
     """
 
     kind = "repeat"
-    low_ms, high_ms = 6.0, 30.0
+    low_ms, high_ms = 10.0, 30.0
     """Here: extra passes."""
 
     def begin(self) -> None:

@@ -95,6 +95,13 @@ def test_random_logs(kind: str, batch: int, tmp_path: Path) -> None:
                 raise
 
 
+@pytest.mark.parametrize("name", ["mixed 1142", "everything 649", "everything 728"])
+def test_logs_that_a_longer_search_found(name: str, tmp_path: Path) -> None:
+    """Shares of mixed steps that add up over a gap; an interval without length where a hold gives way to an eviction."""
+    for rules in RULES:
+        check_against_slow(random_log(random.Random(name), name.split()[0]), rules, tmp_path)
+
+
 def whole(run: Run, p: Any) -> dict[tuple[str, int, int], tuple[str, Parts]]:
     return {(r, t0, t1): (primary, parts) for (r, _, t0, t1), primary, parts, _ in fast_gaps(run, p)}
 

@@ -123,7 +123,8 @@ def _left_out(
     emit, n = rhythm.emit, len(spans.t0)
     stride = len(emit) + 2  # one long axis: span k's steps lie at k * stride
     rows = np.flatnonzero(spans.to > spans.first)
-    first, last = np.searchsorted(emit, windows.t0[window], "right"), np.searchsorted(emit, windows.t1[window], "left")
+    begun = windows.t0[window] - windows.joined[window]  # an interval without length may lie where two pieces meet
+    first, last = np.searchsorted(emit, begun, "right"), np.searchsorted(emit, windows.t1[window], "left")
     touched = union(
         away * stride + np.maximum(first, spans.first[away]), away * stride + np.minimum(last + 1, spans.to[away])
     )

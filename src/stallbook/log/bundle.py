@@ -13,6 +13,7 @@ from stallbook.log.draft import Draft
 from stallbook.log.jsonl import BOUNDARIES
 from stallbook.log.jsonl_events import printable, text
 from stallbook.log.spool import read_spool
+from stallbook.log.spool_join import Join
 from stallbook.log.spool_records import plain_file
 from stallbook.record import manifest
 from stallbook.record.spool import spool_name
@@ -20,6 +21,8 @@ from stallbook.run import ExplicitBaseline
 
 __all__ = ["read_bundle", "write_bundle"]
 
+_FRONTEND = "api-"
+"""How the spools of frontends begin."""
 _FACTS = ("clock", "platform", "python", "pid", "os_counters", "pool_threads", "closed")
 
 
@@ -39,12 +42,25 @@ def read_bundle(path: Path) -> Draft:
     if not own.is_file():
         what = f"the log has no {own.name}"
         raise StallbookError("no-spool", what, "the folder was altered; record again", str(path))
-    read_spool(own, draft, owner, owner=True)
-    for other in sorted(path.glob("*.spool")):
-        if other != own:
-            read_spool(other, draft, printable(_process(other)), owner=False)
+    join, others = Join(draft), [one for one in sorted(path.glob("*.spool")) if one != own]
+    fronts = [one for one in others if one.stem.startswith(_FRONTEND)]
+    for front in [*fronts, *_shared_frontends(path, about)]:
+        read_spool(front, draft, printable(_process(front)), False, join)
+    read_spool(own, draft, owner, True, join)
+    for other in others:
+        if other not in fronts:
+            read_spool(other, draft, printable(_process(other)), False, join)
+    join.graphs()
     draft.facts |= about["facts"]  # a converted log keeps what was known of the recording, not of the conversion
     return draft
+
+
+def _shared_frontends(path: Path, about: dict[str, Any]) -> list[Path]:
+    """The spools of frontends that serve several engines: they lie in the folder of the first."""
+    folder = about["facts"].get("frontends")
+    if not isinstance(folder, str) or Path(folder).name != folder:
+        return []
+    return sorted((path.parent / folder).glob(f"{_FRONTEND}*.spool"))
 
 
 def _manifest(path: Path) -> dict[str, Any]:

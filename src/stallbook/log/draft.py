@@ -131,6 +131,17 @@ class Draft:
             given.setdefault(name, np.asarray(column.default, dtype=np.int64))
         self._chunks.setdefault(table, []).append({name: np.broadcast_to(array, (n,)) for name, array in given.items()})
 
+    def amend(self, table: str, key: str, rows: Mapping[int, Mapping[str, int]]) -> None:
+        """Replace columns of the rows whose `key` is known to another source."""
+        whole = {name: column.copy() for name, column in self.table(table).items()}
+        at = {value: row for row, value in enumerate(whole[key].tolist())}
+        for value, columns in rows.items():
+            if (row := at.get(value)) is not None:
+                for name, new in columns.items():
+                    whole[name][row] = new
+        self._rows.pop(table, None)
+        self._chunks[table] = [whole]
+
     def table(self, table: str) -> dict[str, Ints]:
         """All rows of a raw table as columns, with an `origin` column."""
         names = [*TABLES[table], "origin"]

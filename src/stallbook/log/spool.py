@@ -18,6 +18,7 @@ from stallbook.errors import StallbookError
 from stallbook.log.check import LIMIT
 from stallbook.log.draft import Draft
 from stallbook.log.spool_events import EVENTS, Context
+from stallbook.log.spool_join import Join
 from stallbook.log.spool_layout import COLUMNS, DELAY, END, HEAD, LAYOUT, WINDOW, Steps
 from stallbook.log.spool_records import committed, spool_bytes
 from stallbook.log.spool_v1 import upgraded
@@ -28,19 +29,18 @@ __all__ = ["read_spool"]
 
 _BROKEN: Final = (struct.error, ValueError, IndexError, KeyError, TypeError, OverflowError, RecursionError)
 _STEPS: Final = frozenset(f.BODIES)
-_OF_ANY_PROCESS: Final = frozenset((f.NAME, f.PAUSE))
 _EMPTY: Final = np.empty(0, dtype=np.int64)
 
 
-def read_spool(path: Path, draft: Draft, process: str, owner: bool) -> None:
-    """Add what a spool holds to the draft. Only the owner's steps are the log's steps; another process adds pauses,
-    and its segments to the steps of the same number.
+def read_spool(path: Path, draft: Draft, process: str, owner: bool, join: Join) -> None:
+    """Add what a spool holds to the draft. Only the owner's steps are the log's steps; what other processes add to
+    them, and to its requests, goes through `join`.
     """
     data = spool_bytes(path)
     if not data:
         draft.notes["empty_spools"] += 1  # its process was killed before it wrote anything
         return
-    reader, old = _Reader(draft, process, owner), data[6] == 1
+    reader, old = _Reader(draft, process, owner, join), data[6] == 1
     for at, kind, payload in committed(data, draft.notes):
         try:
             reader.take(kind, upgraded(kind, payload) if old and kind in _STEPS else payload)
@@ -56,9 +56,9 @@ def read_spool(path: Path, draft: Draft, process: str, owner: bool) -> None:
 class _Reader:
     """Follows the records of one spool."""
 
-    def __init__(self, draft: Draft, process: str, owner: bool) -> None:
-        self.draft, self.process, self.owner = draft, process, owner
-        self.context = Context(draft, process)
+    def __init__(self, draft: Draft, process: str, owner: bool, join: Join) -> None:
+        self.draft, self.process, self.owner, self.join = draft, process, owner, join
+        self.context = Context(draft, process, join, owner)
         self.batch: set[int] = set()
         self.batch_array: Ints = _EMPTY
         self.changed = False
@@ -74,8 +74,7 @@ class _Reader:
         if kind in _STEPS:
             self._step(kind, payload)
         elif kind in EVENTS:
-            if self.owner or kind in _OF_ANY_PROCESS:
-                EVENTS[kind](self.context, payload)
+            EVENTS[kind](self.context, payload)
         elif kind == f.FACT:
             key, value = json.loads(bytes(payload))
             self.draft.facts[key if self.owner else f"{self.process}.{key}"] = value
@@ -179,9 +178,9 @@ class _Reader:
                 self._columns(kind, store)
         if self.windows:
             self._windows()
+        self.context.finish()
         if not self.owner:
             return
-        self.context.finish()
         self._emissions()
         self._members()
         for (request, kind), t0 in self.context.holds.items():
@@ -203,6 +202,7 @@ class _Reader:
             delay = np.frombuffer(b"".join(store.delays), each).astype(np.int64) if each else None
             self._segments(column, name, np.frombuffer(b"".join(store.times), "<i8").astype(np.int64), delay)
         if not self.owner:
+            self.join.told(column["step"], column["graph"], column["padded"])
             return
         if (column["kv"] >= 0).any():
             self.draft.records |= {"kv_tokens"}
@@ -240,14 +240,14 @@ class _Reader:
         names = np.array(self.context.names, dtype=np.int64)
         named = self._named(np.where(name == f.NO_NAME, -1, name.astype(np.int64)))
         step = column["step"][row[named]]
-        self.draft.extend(
-            "segments",
-            {
-                "step": step, "name": names[name[named]], "device": 0, "t0": t[named], "t1": end[named],
-                "run_delay": delay[named], "request": owner[named],
-            },
-            step,
-        )  # fmt: skip
+        found = {
+            "step": step, "name": names[name[named]], "device": np.zeros_like(step), "t0": t[named], "t1": end[named],
+            "run_delay": delay[named], "request": owner[named],
+        }  # fmt: skip
+        if self.owner:
+            self.draft.extend("segments", found, step)
+        else:
+            self.join.worker(found, column["delay"][row[named]] if delays is None else None)
 
     def _named(self, name: Ints) -> Ints:
         """Rows with a name; one that was never given out is an engine's mistake, and counted."""

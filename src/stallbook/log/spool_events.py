@@ -7,6 +7,7 @@ from typing import Final
 
 from stallbook.log.draft import Draft
 from stallbook.log.jsonl_events import printable
+from stallbook.log.spool_join import Came, Join
 from stallbook.record import spool as f
 
 __all__ = ["EVENTS", "Context"]
@@ -15,8 +16,8 @@ __all__ = ["EVENTS", "Context"]
 class Context:
     """What the indices of one spool stand for in the draft."""
 
-    def __init__(self, draft: Draft, process: str) -> None:
-        self.draft, self.process = draft, process
+    def __init__(self, draft: Draft, process: str, join: Join, owner: bool = True) -> None:
+        self.draft, self.process, self.join, self.owner = draft, process, join, owner
         self.names: list[int] = []
         self.requests: dict[int, int] = {}
         self.holds: dict[tuple[int, int], int] = {}
@@ -27,6 +28,11 @@ class Context:
         """Lengths of prompts that were told after the arrival."""
         self.ids: dict[str, int] = {}
         """How often each request id has arrived."""
+        self.arrived: dict[int, str] = {}
+        """A frontend's requests, by handle."""
+        self.boundary = 0
+        self.last: list[tuple[int, int]] = []
+        """The requests and tokens of the last DELIVERED."""
 
     def row(self, handle: int) -> int:
         """The request of a handle. One that no arrival gave out is an engine's mistake: -1, counted."""
@@ -49,10 +55,20 @@ class Context:
 
     def finish(self) -> None:
         """Add the arrivals, with what was told of them later."""
+        names, seen = self.draft.request_names, {}
         for row, t, prompt, limit in self.arrivals:
-            self.draft.add(
-                "arrivals", request=row, t=t, prompt_tokens=self.prompts.get(row, prompt), max_tokens=limit
-            )  # fmt: skip
+            seen[names[row]] = t
+            t, prompt, limit = self.join.arrival(names[row], t, self.prompts.get(row, prompt), limit)
+            self.draft.add("arrivals", request=row, t=t, prompt_tokens=prompt, max_tokens=limit)
+        if self.owner:
+            self.join.finish(seen)
+
+    def frontend(self, handle: int) -> str:
+        """The id of a frontend's request; empty, and counted, where no arrival gave out the handle."""
+        name = self.arrived.get(handle, "")
+        if not name:
+            self.draft.notes["unknown_handles"] += 1
+        return name
 
 
 def _name(c: Context, payload: memoryview) -> None:
@@ -70,20 +86,24 @@ def _pause(c: Context, payload: memoryview) -> None:
 def _arrive(c: Context, payload: memoryview) -> None:
     handle, t, prompt, limit = f.R_ARRIVE.unpack_from(payload)
     name = c.unique(printable(str(payload[f.R_ARRIVE.size :], "utf-8", "replace")))
+    if not c.owner:
+        c.arrived[handle] = name
+        c.join.came[name] = Came(t, prompt, limit)
+        return
     row = c.requests[handle] = c.draft.request(name)
     c.arrivals.append((row, t, prompt, limit))
 
 
 def _prompt(c: Context, payload: memoryview) -> None:
     handle, tokens = f.R_PROMPT.unpack(payload)
-    if (row := c.row(handle)) >= 0:
+    if c.owner and (row := c.row(handle)) >= 0:
         c.prompts[row] = tokens
 
 
 def _stamped(table: str) -> Callable[[Context, memoryview], None]:
     def add(c: Context, payload: memoryview) -> None:
         handle, t = f.R_REQUEST.unpack(payload)
-        if (row := c.row(handle)) >= 0:
+        if c.owner and (row := c.row(handle)) >= 0:
             c.draft.add(table, request=row, t=t)
 
     return add
@@ -91,14 +111,16 @@ def _stamped(table: str) -> Callable[[Context, memoryview], None]:
 
 def _evict(c: Context, payload: memoryview) -> None:
     handle, t, lost, recompute = f.R_EVICT.unpack(payload)
-    if (row := c.row(handle)) >= 0:
+    if c.owner and (row := c.row(handle)) >= 0:
         c.evictions += 1
         c.draft.add("evicts", request=row, t=t, recompute=recompute, lost_tokens=lost)
 
 
 def _hold(c: Context, payload: memoryview) -> None:
     handle, t, kind = f.R_HOLD.unpack(payload)
-    if (row := c.row(handle)) >= 0:
+    if not c.owner:
+        c.holds.setdefault((handle, c.names[kind]), t)
+    elif (row := c.row(handle)) >= 0:
         key = (row, c.names[kind])
         if key in c.holds:
             c.draft.notes["repeated_holds"] += 1
@@ -107,6 +129,11 @@ def _hold(c: Context, payload: memoryview) -> None:
 
 def _release(c: Context, payload: memoryview) -> None:
     handle, t, kind = f.R_HOLD.unpack(payload)
+    if not c.owner:
+        start = c.holds.pop((handle, c.names[kind]), None)
+        if start is not None and (name := c.frontend(handle)):
+            c.join.holds.append((name, c.draft.names[c.names[kind]], start, t))
+        return
     if (row := c.row(handle)) < 0:
         return
     start = c.holds.pop((row, c.names[kind]), None)
@@ -118,8 +145,29 @@ def _release(c: Context, payload: memoryview) -> None:
 
 def _deliver(c: Context, payload: memoryview) -> None:
     handle, t, tokens, boundary = f.R_DELIVER.unpack(payload)
-    if (row := c.row(handle)) >= 0:
-        c.draft.add("deliveries", request=row, t=t, tokens=tokens, boundary=boundary)
+    _handed(c, [(handle, tokens)], t, boundary)
+
+
+def _handed(c: Context, pairs: list[tuple[int, int]], t: int, boundary: int) -> None:
+    for handle, tokens in pairs:
+        if not c.owner:
+            if name := c.frontend(handle):
+                c.join.deliveries.append((name, t, tokens, boundary))
+        elif (row := c.row(handle)) >= 0:
+            c.draft.add("deliveries", request=row, t=t, tokens=tokens, boundary=boundary)
+
+
+def _delivered(c: Context, payload: memoryview) -> None:
+    t, boundary = f.R_DELIVERED.unpack_from(payload)
+    words = payload[f.R_DELIVERED.size :].cast("I").tolist()
+    c.last = list(zip(words[::2], words[1::2], strict=True))
+    c.boundary = boundary
+    _handed(c, c.last, t, boundary)
+
+
+def _again(c: Context, payload: memoryview) -> None:
+    (t,) = f.R_AGAIN.unpack(payload)
+    _handed(c, c.last, t, c.boundary)
 
 
 def _probe(c: Context, payload: memoryview) -> None:
@@ -135,4 +183,5 @@ EVENTS: Final[Mapping[int, Callable[[Context, memoryview], None]]] = {
     f.NAME: _name, f.PAUSE: _pause, f.ARRIVE: _arrive, f.ADMIT: _stamped("admits"), f.FINISH: _stamped("finishes"),
     f.READMIT: _stamped("readmits"), f.EVICT: _evict, f.HOLD: _hold, f.RELEASE: _release, f.DELIVER: _deliver,
     f.PROBE: _probe, f.RESTART: _restart, f.PROMPT: _prompt,
+    f.DELIVERED: _delivered, f.DELIVERED_AGAIN: _again,
 }  # fmt: skip

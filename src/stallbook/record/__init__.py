@@ -2,5 +2,6 @@
 
 from stallbook.record.null import NullRecorder
 from stallbook.record.recorder import Recorder
+from stallbook.record.whole import WholeRecorder
 
-__all__ = ["NullRecorder", "Recorder"]
+__all__ = ["NullRecorder", "Recorder", "WholeRecorder"]

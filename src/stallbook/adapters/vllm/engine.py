@@ -1,0 +1,212 @@
+"""The engine core: what it schedules, runs and emits, whom it evicts."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any, Final
+
+from stallbook.adapters.process import Process
+from stallbook.adapters.stamps import Stamps
+from stallbook.adapters.steps import SAMPLED, Steps
+from stallbook.adapters.vllm import scopes
+
+__all__ = ["STEP", "Engine", "install"]
+
+STEP: Final = "_stallbook_step"
+"""The attribute of a `SchedulerOutput` that carries the step's number to a worker in another process."""
+_KV, _SEQS, _BUDGET = 1, 2, 3
+
+
+def install(module: ModuleType, process: Process) -> None:
+    """Hook the making of an engine core and its loop: once it stands, its scheduler can be hooked.
+
+    A spawned child loads its plugins while the engine core is being made, too late for the first of these.
+    """
+
+    def begin(core: Any) -> None:
+        try:
+            if process.hooks.on and not process.role:
+                Engine(core, process)
+        except Exception:
+            process.hooks.failed()
+
+    def made(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def init(self: Any, *args: Any, **more: Any) -> Any:
+            result = original(self, *args, **more)
+            begin(self)
+            return result
+
+        return init
+
+    def looping(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def run_busy_loop(self: Any, *args: Any, **more: Any) -> Any:
+            begin(self)
+            return original(self, *args, **more)
+
+        return run_busy_loop
+
+    for name, method, make in (
+        ("EngineCore", "__init__", made), ("EngineCoreProc", "run_busy_loop", looping),
+        ("DPEngineCoreProc", "run_busy_loop", looping),
+    ):  # fmt: skip
+        if (owner := getattr(module, name, None)) is not None:
+            process.hooks.wrap(owner, method, make)
+
+
+def _config(core: Any) -> dict[str, Any]:
+    """What of the configuration explains a log."""
+    config, told = core.vllm_config, {}
+    for part, names in (
+        ("scheduler_config", ("max_num_seqs", "max_num_batched_tokens", "async_scheduling", "policy")),
+        ("cache_config", ("block_size", "num_gpu_blocks", "enable_prefix_caching")),
+        ("parallel_config", ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")),
+        ("model_config", ("max_model_len", "dtype", "enforce_eager")),
+    ):
+        for name in names:
+            value = getattr(getattr(config, part, None), name, None)
+            told[name] = value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
+    return told
+
+
+class Engine:
+    """The hooks of one engine core."""
+
+    def __init__(self, core: Any, process: Process) -> None:
+        self.process, self.hooks, self.clock = process, process.hooks, process.clock
+        self.scheduler = scheduler = core.scheduler
+        for undo in process.undo:
+            undo()  # the hooks of a worker that turned out to be the engine's own
+        self.stamps = Stamps(self.clock)
+        executor = core.model_executor
+        inside = getattr(executor, "driver_worker", None)
+        index = int(getattr(core, "engine_index", 0) or 0)
+        layout = "worker inside the engine core" if inside is not None else "workers as processes"
+        facts = {
+            "layout": layout, "executor": type(executor).__name__,
+            "step_function": getattr(getattr(core, "step_fn", None), "__name__", ""),
+        }  # fmt: skip
+        process.become_engine(index, _config(core), "step" if inside is not None else "segment", **facts)
+        recorder = process.recorder
+        if recorder is None or not recorder.on:
+            return
+        self.recorder = recorder
+        handoff = "dispatch" if inside is not None else "ipc"
+        self.steps = Steps(recorder, process.handles, self.stamps, self.clock, handoff)
+        if inside is not None:
+            scopes.install(self.hooks, self.stamps, recorder, self.steps, inside)
+        wrap = self.hooks.wrap
+        wrap(scheduler, "schedule", self._schedule)
+        wrap(scheduler, "update_from_output", self._update_from_output)
+        wrap(scheduler, "_preempt_request", self._preempt_request)
+        wrap(scheduler, "add_request", self._add_request)
+        process.told_hooks()
+
+    def _schedule(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        clock, hooks, scheduled = self.clock, self.hooks, self.scheduled
+
+        @functools.wraps(original)
+        def schedule(*args: Any, **more: Any) -> Any:
+            t0 = clock()
+            output = original(*args, **more)
+            if hooks.on:
+                try:
+                    scheduled(output, t0, clock())
+                except Exception:
+                    hooks.failed()
+            return output
+
+        return schedule
+
+    def scheduled(self, output: Any, t0: int, t1: int) -> None:
+        """The scheduler made a batch."""
+        if output.finished_req_ids:
+            self.steps.finished(output.finished_req_ids, t0)
+        if not output.total_num_scheduled_tokens:
+            return
+        flight = self.steps.scheduled(output, t0, t1, self._blocked(output))
+        setattr(output, STEP, flight.step)
+        if output.scheduled_new_reqs:
+            self.steps.admitted([one.req_id for one in output.scheduled_new_reqs], t1)
+        cached = output.scheduled_cached_reqs
+        resumed = getattr(cached, "resumed_req_ids", None)
+        if resumed is None:
+            flags = getattr(cached, "resumed_from_preemption", ())
+            resumed = [name for name, is_back in zip(cached.req_ids, flags, strict=False) if is_back]
+        if resumed:
+            self.steps.admitted(resumed, t1)
+        if flight.step % SAMPLED == 0:
+            self.recorder.spent((self.clock() - t1) * SAMPLED)
+
+    def _blocked(self, output: Any) -> int:
+        """What kept the first waiting request out."""
+        scheduler = self.scheduler
+        if not scheduler.waiting:
+            return 0
+        if output.total_num_scheduled_tokens >= scheduler.max_num_scheduled_tokens:
+            return _BUDGET
+        return _SEQS if len(scheduler.running) >= scheduler.max_num_running_reqs else _KV
+
+    def _update_from_output(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        clock, hooks, emitted = self.clock, self.hooks, self.emitted
+
+        @functools.wraps(original)
+        def update_from_output(scheduler_output: Any, *args: Any, **more: Any) -> Any:
+            t = clock()  # the emission
+            result = original(scheduler_output, *args, **more)
+            if hooks.on:
+                try:
+                    emitted(scheduler_output, result, t, clock())
+                except Exception:
+                    hooks.failed()
+            return result
+
+        return update_from_output
+
+    def emitted(self, output: Any, result: Mapping[int, Any], t: int, t1: int) -> None:
+        """A step's outputs are made."""
+        if not output.total_num_scheduled_tokens:
+            return
+        outputs = 0
+        for one in result.values():
+            outputs += len(one.outputs)
+
+        def tokens() -> dict[str, int]:
+            every = (o for one in result.values() for o in one.outputs)
+            return {o.request_id: len(o.new_token_ids) for o in every if o.new_token_ids}
+
+        self.steps.emitted(
+            output, output.num_scheduled_tokens, output.total_num_scheduled_tokens, tokens, outputs, t, t1
+        )  # fmt: skip
+        if getattr(output, STEP, 0) % SAMPLED == 0:
+            self.recorder.spent((self.clock() - t1) * SAMPLED)
+
+    def _preempt_request(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def preempt(request: Any, *args: Any, **more: Any) -> Any:
+            lost = getattr(request, "num_computed_tokens", -1)
+            result = original(request, *args, **more)
+            if self.hooks.on:
+                try:
+                    self.steps.evict(request.request_id, lost, self.clock())
+                except Exception:
+                    self.hooks.failed()
+            return result
+
+        return preempt
+
+    def _add_request(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def add_request(request: Any, *args: Any, **more: Any) -> Any:
+            if self.hooks.on:
+                try:
+                    limit = request.max_tokens if isinstance(request.max_tokens, int) else -1
+                    self.process.arrived(request.request_id, request.num_prompt_tokens, limit, self.clock())
+                except Exception:
+                    self.hooks.failed()
+            return original(request, *args, **more)
+
+        return add_request

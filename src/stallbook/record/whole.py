@@ -1,0 +1,153 @@
+"""A recorder for engines that stamp a step's borders themselves: one call writes the whole step.
+
+An engine whose steps overlap (the next one is scheduled while this one runs) cannot open and close them one after
+another. And behind a forward pass, where no cache is warm, each call costs microseconds: here a step is one.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from stallbook.record import spool
+from stallbook.record.recorder import Recorder
+
+__all__ = ["WholeRecorder"]
+
+_EVERYONE: Final = spool.EMITS | spool.EMITS_BATCH
+_STATES: Final = 8
+_CALL_NS: Final = 2_000
+"""An event other than a step: what its call and its record cost, about."""
+
+
+class WholeRecorder(Recorder):
+    """As `Recorder`; steps come whole, with `step`, from a caller that keeps the batch. See docs/recorder.md.
+
+    `os_counters` says what the caller will give: "step" one delay for the whole step, "segment" one for each mark.
+    """
+
+    __slots__ = ("_events", "_spent", "_told")
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        self._spent = self._events = self._told = 0
+        super().__init__(*args, **more)
+
+    def _begin_window(self) -> None:
+        return  # the caller times its own hooks, and says so with `spent`
+
+    @property
+    def self_ns(self) -> int:
+        """What recording has cost: what the caller measured, collections, events, and the growth of the file."""
+        store = self._store
+        if store is None:
+            return self._closed_ns
+        return self._spent + self._events * _CALL_NS + self._cost.total(0, self._pauses.seen) + store.grow_ns
+
+    def spent(self, ns: int) -> None:
+        """So much time was spent in the caller's hooks, `step` included. Now and then this writes the books too."""
+        self._spent += ns
+        self._told += 1
+        if self._told % _STATES == 0:
+            self.flush()
+
+    @property
+    def on(self) -> bool:
+        """Whether it still records."""
+        return not self._off
+
+    def step(
+        self, step: int, t0: int, t1: int, emitted: int, names: Sequence[int], times: Sequence[int], *,
+        decode: int, prefill: int = 0, everyone: bool = True, graph: int = 0, padded: int = -1, blocked: int = -1,
+        cpu: int = -1, delays: Sequence[int] = (-1,), tail: bytes = b"",
+    ) -> None:  # fmt: skip
+        """Commit a step: it began at `t0`, ended at `t1`, and emitted at `emitted` one token for each of the batch if
+        `everyone`. A mark of `names` starts at each of `times`. `delays`: the step's run-queue delay, or those
+        since each mark before and since the last. `tail`: what `tail` made.
+        """
+        if self._off:
+            return
+        flags = (_EVERYONE if everyone else spool.EMITS) | blocked + 1 << spool.BLOCKED_SHIFT
+        count = len(names)
+        *between, last = delays
+        self._emit = emitted
+        try:
+            store: Any = self._store
+            if self._pending:
+                self._put_pauses()
+            if tail:
+                flags |= spool.HAS_TAIL
+                values = (
+                    count, graph, flags, t0, step, t1 - t0, emitted - t0, prefill, -1, padded, decode, *times, *between,
+                    cpu, last, *names,
+                )  # fmt: skip
+                self._put_wide(count, values, tail)
+                return
+            pack, head, word, size = self._layouts[count]
+            pos = store.pos
+            pack(
+                store.window, pos, head, count, graph, flags, t0, step, t1 - t0, emitted - t0, prefill, -1, padded,
+                decode, *times, *between, cpu, last, *names, word,
+            )  # fmt: skip
+            store.pos = pos + size
+        except (struct.error, IndexError):  # a number or the chunk: it does not fit
+            values = (
+                count, graph, flags, t0, step, t1 - t0, emitted - t0, prefill, -1, padded, decode, *times, *between,
+                cpu, last, *names,
+            )  # fmt: skip
+            self._put_wide(count, values, b"")
+        except Exception:
+            self._lost()
+
+    def _put(self, kind: int, payload: bytes) -> None:
+        self._events += 1
+        super()._put(kind, payload)
+
+    def _put_pauses(self) -> None:
+        store: Any = self._store
+        waiting = self._pending[:]
+        for pause in waiting:
+            store.append(spool.PAUSE, pause)
+        del self._pending[: len(waiting)]
+
+    def _put_wide(self, count: int, values: tuple[int, ...], tail: bytes) -> None:
+        try:
+            kind = self._kind
+            try:
+                payload = spool.body(kind, count).pack(*values)
+            except struct.error:
+                kind = spool.WIDE[kind]
+                payload = spool.body(kind, count).pack(*self._fitting(values))
+            self._put(kind, payload + tail)
+        except Exception:
+            self._lost()
+
+    @staticmethod
+    def tail(
+        changes: Sequence[int] = (), pairs: Sequence[int] = (), members: Sequence[int] = (),
+        windows: Sequence[bytes] = (),
+    ) -> bytes:  # fmt: skip
+        """What a step has beyond its marks. changes: handle * 2, plus 1 for one that left the batch. pairs: handle,
+        tokens, ... of emissions that are not one for each of the batch. members: handles of this step only.
+        """
+        lengths = spool.R_TAIL.pack(len(changes), len(pairs), len(members), 0, len(windows))
+        words = (*changes, *pairs, *members)
+        return lengths + struct.pack(f"<{len(words)}I", *words) + b"".join(windows)
+
+    @staticmethod
+    def device_window(name: int, t0: int, t1: int) -> bytes:
+        """A window on the device lane, for `tail`."""
+        return spool.R_WINDOW.pack(name, 1, -1, t0, t1, -1)
+
+    def delivered(self, handles: Iterable[int], tokens: Iterable[int], t: int, boundary: int = 0) -> None:
+        """Tokens of many requests reached the frontend (boundary 0) or the client (1) at once."""
+        try:
+            words = [word for pair in zip(handles, tokens, strict=True) for word in pair]
+            head = spool.R_DELIVERED.pack(t, boundary)
+            self._put(spool.DELIVERED, head + struct.pack(f"<{len(words)}I", *words))
+        except Exception:
+            self._failed()
+
+    def delivered_again(self, t: int) -> None:
+        """The same requests got the same numbers of tokens as by the last `delivered`."""
+        self._put(spool.DELIVERED_AGAIN, spool.R_AGAIN.pack(t))

@@ -97,7 +97,7 @@ def test_random_logs(kind: str, batch: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["mixed 1142", "everything 649", "everything 728"])
 def test_logs_that_a_longer_search_found(name: str, tmp_path: Path) -> None:
-    """Shares of mixed steps that add up over a gap; an interval without length where a hold gives way to an eviction."""
+    """Mixed steps whose shares add up over a gap; an interval of no length where an eviction cuts a hold off."""
     for rules in RULES:
         check_against_slow(random_log(random.Random(name), name.split()[0]), rules, tmp_path)
 

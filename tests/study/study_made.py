@@ -21,6 +21,7 @@ def report(p50: float, p99: float, p999: float, worst: float, share: Sequence[fl
     return {
         "itl_ms": {"p50": p50, "p90": p50 * 2, "p99": p99, "p999": p999, "max": worst},
         "ttft_ms": {"p50": counts.get("ttft", 40.0), "p99": counts.get("ttft", 40.0) * 6},
+        "ttft": counts.get("first"),
         "tokens_per_s": counts.get("tokens_per_s", 2000.0),
         "tail": {"share": dict(zip(CAUSES, share, strict=True))},
         "counters": {
@@ -85,9 +86,18 @@ def study(drift: float = 0.04) -> list[dict[str, Any]]:
                 startup=[118.0 + seed] if level else [],
                 eager=0 if level >= 3 else rng.randint(0, 983),
                 preemptions=rng.randint(0, 7) if level == 6 else rng.randint(23, 346),
+                first=waited(level, seed),
             )
             lines.append(line(rung.slug, seed, body, 50_000.0 * rng.uniform(1.0, 1.0 + drift)))
     return lines
+
+
+def waited(level: int, seed: int) -> dict[str, Any]:
+    """First tokens of 400 requests: only the last rung keeps them queueing for blocks."""
+    queue = 300.0 + seed if level == 6 else 20.0 + seed
+    means = {"prefill": 9.0, "preempt": 0.1, "gc": 0.0, "tok": None if level > 4 else 5.0, "fwd": 12.0, "queue": queue}
+    blocked = {"nothing on record": 2e3, "KV blocks": 400 * (queue - 5), "the limit of sequences": 0.0}
+    return {"mean_ms": means, "waits": 400, "blocked_ms": blocked}
 
 
 class Silent:

@@ -134,3 +134,26 @@ def test_one_run_has_no_range_and_no_overlap() -> None:
     assert "overlap" not in ends
     assert "[" not in text.replace("[min-max]", "")
     assert "established" not in text.replace("established: all the same way", "")
+
+
+def test_the_first_tokens_wait_by_cause_and_what_blocked_it() -> None:
+    for rules in ("post", "full"):
+        told = json.loads(to_json(build(header(), study(), rules)))
+        rows = {row["rung"]: row for table in told["tables"] if table["name"] == "firsts" for row in table["rows"]}
+        last, before = rows["+admit watermark"], rows["+tokenize off-loop"]
+        assert list(last) == ["rung", "all", "prefill", "tok", "fwd", "queue", "rest", "by KV"]
+        assert (before["queue"]["median"], last["queue"]["median"], last["by KV"]["median"]) == (23, 303, 298)
+        assert (last["tok"]["median"], rows["baseline"]["tok"]["median"]) == (0, 5)
+        assert last["rest"]["median"] == pytest.approx(0.1)
+        assert (last["queue"]["low"], last["queue"]["high"]) == (301, 305)
+
+
+def test_a_study_that_does_not_tell_first_tokens_apart_has_no_such_table() -> None:
+    lines = study()
+    for each in lines:
+        each["full"] = each["post"] = {**each["post"], "ttft": None}
+    assert "firsts" not in {table.slug for table in build(header(), lines).tables}
+    silent = [{**each, "full": {**each["full"], "ttft": {"mean_ms": {"queue": 1.0}, "waits": 2, "blocked_ms": None}}}
+              for each in lines]  # fmt: skip
+    (table,) = (table for table in build(header(), silent).tables if table.slug == "firsts")
+    assert [cell.main for cell in table.rows[0][1]] == ["1.0", "1.0", "0"]

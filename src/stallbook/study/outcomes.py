@@ -30,6 +30,10 @@ class Outcome:
     startup_pauses: tuple[float, ...] | None
     counts: Mapping[str, int | None]
     """gc0, gc2, eager_steps, preemptions."""
+    first: Mapping[str, float] | None
+    """The mean wait for a first token by cause, in ms, by the full rules; None where the run's report lacks it."""
+    blocked: Mapping[str, float] | None
+    """What kept requests queueing, by what it was: ms a request; None where the log does not say."""
 
 
 Value = Callable[[Outcome], "float | None"]
@@ -52,9 +56,20 @@ def outcomes(lines: Sequence[Mapping[str, Any]], rules: str) -> list[Outcome]:
     return [_outcome(line, line[rules], factors.get((line["rung"], line["seed"]))) for line in lines]
 
 
+def _first(report: Mapping[str, Any]) -> tuple[dict[str, float] | None, dict[str, float] | None]:
+    """The mean first token of a full report by cause, and what blocked it."""
+    told = report.get("ttft") or {}
+    means, waits, blocked = told.get("mean_ms"), told.get("waits"), told.get("blocked_ms")
+    if not means or not waits:
+        return None, None
+    first = {cause: ms or 0.0 for cause, ms in means.items()}
+    return first, None if blocked is None else {name: ms / waits for name, ms in blocked.items()}
+
+
 def _outcome(line: Mapping[str, Any], report: Mapping[str, Any], factor: float | None) -> Outcome:
     itl, ttft, counters = report["itl_ms"], report["ttft_ms"], report["counters"]
     collections = counters.get("gc") or {}
+    first, blocked = _first(line["full"])
     return Outcome(
         rung=line["rung"],
         seed=line["seed"],
@@ -73,6 +88,8 @@ def _outcome(line: Mapping[str, Any], report: Mapping[str, Any], factor: float |
             "eager_steps": counters.get("eager_steps"),
             "preemptions": counters.get("preemptions"),
         },
+        first=first,
+        blocked=blocked,
     )
 
 

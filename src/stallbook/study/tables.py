@@ -9,6 +9,7 @@ from typing import Any
 
 from stallbook.causes import POST, ordered
 from stallbook.study.drift import DRIFT_LIMIT, Drift, drift_of
+from stallbook.study.firsts import firsts_table
 from stallbook.study.folder import Folder
 from stallbook.study.layout import (
     Cell,
@@ -53,6 +54,7 @@ def build(header: Mapping[str, Any], lines: Sequence[Mapping[str, Any]], rules: 
     even = [normalised(run) for run in runs]
     drift = drift_of(lines)
     causes = _causes(runs, rules)
+    firsts = firsts_table(rungs, runs)
     tables = (
         _ladder("ladder", "as measured", rungs, runs),
         _ladder("ladder-normalised", "normalised by the probe", rungs, even),
@@ -61,6 +63,7 @@ def build(header: Mapping[str, Any], lines: Sequence[Mapping[str, Any]], rules: 
         _did(rungs, runs),
         _waits("waits", "as measured", rungs, runs),
         _waits("waits-normalised", "normalised by the probe", rungs, even),
+        *([firsts] if firsts else []),
         targets_table(rungs, runs),
         steps_table(rungs, runs, even),
         end_to_end(rungs, runs, even),

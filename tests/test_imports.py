@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "stallbook"
 
 DATA = ("errors", "run", "causes")
 CORE = (*DATA, "intervals", "fast", "gaps", "timeline", "baseline", "charges", "ledger", "away", "spans", "abilities")
-READ = (*CORE, "partition", "waits", "tally", "counters", "stalls", "beyond", "pieces")
+READ = (*CORE, "partition", "waits", "prompts", "tally", "counters", "stalls", "beyond", "pieces")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
     "causes": (),
@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "abilities": ("run", "causes", "charges"),
     "partition": (*CORE, "frames"),  # inside `to_arrow` alone
     "waits": (*CORE, "partition"),
+    "prompts": (*CORE, "partition"),
     "tally": (*CORE, "partition"),
     "counters": ("run", "tally"),
     "stalls": (*CORE, "partition", "waits", "tally", "counters"),

@@ -95,3 +95,25 @@ def test_native_threads_are_found_and_python_threads_are_not() -> None:
     none, pool = map(int, done.stdout.split())
     assert none == 0
     assert pool in (0, 1)  # 1 where NumPy comes with OpenBLAS
+
+
+def test_threads_that_wait_in_turn_are_told_apart_by_looks_between() -> None:
+    """Each wait counts once: of the threads that waited between two looks the longest, at most the time between."""
+    delays = PoolDelay()
+    waits = iter([4_000_000, 4_100_000, 9_000_000, 300_000])  # the longest since the last reading
+    delays._longest = lambda now: (setattr(delays, "_looked", now), next(waits))[1]  # type: ignore[method-assign]
+    delays._looked = 0
+    delays.look(5_000_000)
+    delays.look(5_500_000)  # too soon to ask
+    delays.look(10_000_000)
+    delays.look(12_000_000)  # waited 9 ms, the most of it before anybody needed it
+    assert delays.delta(13_000_000) == 4_000_000 + 4_100_000 + 2_000_000 + 300_000
+    delays.close()
+
+
+def test_one_thread_needs_no_looks_between() -> None:
+    delays = RunDelay()
+    at = delays.at
+    delays.look(10**9)
+    assert delays.at == at
+    delays.close()

@@ -17,7 +17,8 @@ __all__ = ["Cost", "twin"]
 
 _METHODS: Final = (
     "arrive", "prompt", "admit", "evict", "readmit", "finish", "hold", "release", "deliver", "restart", "probe",
-    "pause", "join", "part", "begin", "enter", "leave", "window", "prefill", "member", "emit", "emit_some", "drop",
+    "pause", "join", "part", "begin", "enter", "leave", "look", "window", "prefill", "member", "emit", "emit_some",
+    "drop",
 )  # fmt: skip
 _INTERRUPTED_NS: Final = 50_000
 """A call that took longer was interrupted, and what ran meanwhile is not the recorder's: so much counts."""

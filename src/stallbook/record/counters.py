@@ -23,6 +23,8 @@ SHORT_NS: Final = 500_000
 """Not worth a look: a thread that waited longer than this was away for longer. A look is two or three system calls, and
 behind a forward pass, which leaves no cache warm, each takes tens of microseconds.
 """
+LOOK_NS: Final = 1_000_000
+"""The same inside a segment whose threads wait for each other: a scheduler's time slice is some 3 ms."""
 
 _OWN = "/proc/thread-self/schedstat"
 _TASKS = "/proc/self/task"
@@ -80,6 +82,9 @@ class RunDelay:
         self._last = total
         return delta
 
+    def look(self, now: int) -> None:
+        """Between two calls of `delta`. Of one thread the kernel's own sum is exact: nothing to do."""
+
     def close(self) -> None:
         """Close the file; a later `delta` is 0."""
         if self._fd >= 0:
@@ -93,18 +98,35 @@ class PoolDelay(RunDelay):
 
     The caller waits for its pool at a barrier, so the step loses the longest delay, not the sum. Threads that Python
     started are left out: the step does not wait for those. The set is looked up again now and then.
+
+    Where the threads are switched out in turn, the step loses what each of them waited, one after the other, and the
+    longest falls short. `look` tells that apart: the longest since the last look, at most the time since, is kept.
     """
 
-    __slots__ = ("_calls", "_others")
+    __slots__ = ("_calls", "_kept", "_looked", "_others")
 
     def __init__(self) -> None:
         self._others: dict[int, tuple[tuple[Any, ...], int]] = {}  # thread: (how to read it, last)
-        self._calls = 0
+        self._calls = self._kept = self._looked = 0
         super().__init__()
         self._rescan()
 
+    def look(self, now: int) -> None:
+        """Not worth it more often than each `LOOK_NS`."""
+        since = now - self._looked
+        if since >= LOOK_NS:
+            at = self.at
+            self._kept += min(self._longest(now), since)
+            self.at = at
+
     def delta(self, now: int) -> int:
-        """Ns that the slowest of the threads waited for a CPU since the last call."""
+        """Ns that the slowest of the threads waited for a CPU since the last call, from look to look."""
+        kept = self._kept
+        self._kept = 0
+        return kept + self._longest(now)
+
+    def _longest(self, now: int) -> int:
+        self._looked = now
         longest = super().delta(now)
         for thread, (read, last) in self._others.items():
             if self._pread(*read) > 0:

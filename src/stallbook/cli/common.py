@@ -14,9 +14,9 @@ from stallbook.errors import StallbookError
 
 if TYPE_CHECKING:
     from stallbook.partition import Partition
-    from stallbook.run import ExplicitBaseline
+    from stallbook.run import ExplicitBaseline, Run
 
-__all__ = ["PLAIN", "Baseline", "Force", "Rules", "partition_of", "read_baseline"]
+__all__ = ["PLAIN", "Baseline", "Client", "Force", "Rules", "opened", "partition_of", "read_baseline"]
 
 Rules = Annotated[
     Literal["full", "post"],
@@ -28,6 +28,12 @@ Baseline = Annotated[
         "--baseline",
         metavar="FIXED,ROW,KV",
         help="What a decode step should cost, in ns: fixed, a row, a KV token; or the same as a JSON object.",
+    ),
+]
+Client = Annotated[
+    Path | None,
+    typer.Option(
+        "--client", metavar="FILE", help="What the client saw of this run: AIPerf's raw export, or lines of JSON."
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
@@ -52,13 +58,26 @@ def _stand_in(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error(PLAIN, _stand_in)
 
 
-def partition_of(path: Path, rules: Literal["full", "post"], baseline: str | None) -> Partition:
-    """Open a log of any format and partition its gaps."""
+def opened(path: Path, client: Path | None = None) -> Run:
+    """A log of any format, joined to what its client saw, if that is given."""
     from stallbook.log import open_run
+
+    run = open_run(path)
+    if client is None:
+        return run
+    from stallbook.client import join
+
+    return join(run, client)
+
+
+def partition_of(
+    path: Path, rules: Literal["full", "post"], baseline: str | None, client: Path | None = None
+) -> Partition:
+    """Open a log of any format and partition its gaps."""
     from stallbook.partition import partition
 
     explicit = read_baseline(baseline)
-    return partition(open_run(path), rules, explicit)
+    return partition(opened(path, client), rules, explicit)
 
 
 def read_baseline(text: str | None) -> ExplicitBaseline | None:

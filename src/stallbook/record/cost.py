@@ -13,14 +13,14 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["Cost", "twin"]
+__all__ = ["INTERRUPTED_NS", "Cost", "twin"]
 
 _METHODS: Final = (
     "arrive", "prompt", "admit", "evict", "readmit", "finish", "hold", "release", "deliver", "restart", "probe",
     "pause", "join", "part", "begin", "enter", "leave", "look", "window", "prefill", "member", "emit", "emit_some",
     "drop",
 )  # fmt: skip
-_INTERRUPTED_NS: Final = 50_000
+INTERRUPTED_NS: Final = 50_000
 """A call that took longer was interrupted, and what ran meanwhile is not the recorder's: so much counts."""
 _PAUSE_NS: Final = 2_000
 """Both calls of the callback of a collection."""
@@ -38,7 +38,7 @@ class Cost:
     def add(self, ns: int) -> None:
         """A call took so long, a pair of clock reads included."""
         start = _clock()
-        self.ns += max(0, min(ns, _INTERRUPTED_NS) - _clock() + start)
+        self.ns += max(0, min(ns, INTERRUPTED_NS) - _clock() + start)
 
     def begin(self, written: int) -> None:
         """A window begins at that byte. The first of all is a process warming up: it counts until there is another."""

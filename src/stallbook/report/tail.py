@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stallbook.causes import CLEAN
+from stallbook.prompts import KINDS
 from stallbook.report import words
 from stallbook.report.layout import pairs, section
 from stallbook.report.model import Ceiling, RunReport
@@ -26,7 +27,7 @@ def sections(r: RunReport) -> Iterator[RenderableType]:
     yield from section("Gaps by length, each line split by primary cause (by count)", *_histogram(r))
     if any(r.context_ms.values()):
         yield from section("What the engine did while requests were evicted, held or left out", _context(r))
-    if r.prompts_ms:
+    if r.prompts_ms and any(r.prompts_ms["all"][kind] for kind in KINDS[1:4]):
         yield from section("Whose prompts the gaps waited for", _prompts(r.prompts_ms))
     if r.hidden_ms:
         told = f"{words.ms(r.hidden_ms)} ms in all gaps, pauses included: no token waited for it."

@@ -117,6 +117,13 @@ def test_the_report_tells_it(tmp_path: Path) -> None:
     assert drawn.as_dict()["all"]["share"]["prefill"] == pytest.approx(80 / 140)
 
 
+def test_new_prompts_of_others_go_without_saying(tmp_path: Path) -> None:
+    events = [e for e in a_log() if not (e.get("name") == "prefill" and e["request"] == "b")]
+    drawn = report(opened(events, tmp_path))
+    assert drawn.as_dict()["prompts_ms"]["all"]["another's"] == 20.0
+    assert "Whose prompts" not in str(drawn)
+
+
 def test_where_no_owner_is_on_record_nothing_is_said(tmp_path: Path) -> None:
     events = [e | {"request": None} if e.get("name") == "prefill" else e for e in a_log()]
     drawn = report(opened(events, tmp_path))

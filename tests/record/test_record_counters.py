@@ -99,9 +99,14 @@ def test_native_threads_are_found_and_python_threads_are_not() -> None:
 
 def test_threads_that_wait_in_turn_are_told_apart_by_looks_between() -> None:
     """Each wait counts once: of the threads that waited between two looks the longest, at most the time between."""
-    delays = PoolDelay()
     waits = iter([4_000_000, 4_100_000, 9_000_000, 300_000])  # the longest since the last reading
-    delays._longest = lambda now: (setattr(delays, "_looked", now), next(waits))[1]  # type: ignore[method-assign]
+
+    class Told(PoolDelay):
+        def _longest(self, now: int) -> int:
+            self._looked = now
+            return next(waits)
+
+    delays = Told()
     delays._looked = 0
     delays.look(5_000_000)
     delays.look(5_500_000)  # too soon to ask

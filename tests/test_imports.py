@@ -20,6 +20,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "run": ("errors",),
     "record": (),
     "log": ("errors", "run", "record"),
+    "client": ("errors", "run"),
     "intervals": ("run",),
     "fast": ("run",),
     "gaps": ("run", "fast"),
@@ -38,13 +39,18 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "stalls": (*CORE, "partition", "waits", "tally", "counters"),
     "beyond": (*CORE, "partition", "waits", "tally"),
     "compare": READ,
+    "check": (*READ, "compare"),
     "pieces": (*CORE, "partition"),
     "frames": READ,
-    "report": (*READ, "frames"),
+    "palette": ("causes",),
+    "overtime": READ,
+    "scene": (*READ, "overtime"),
+    "incidents": READ,
+    "report": (*READ, "frames", "compare", "check", "palette", "overtime", "scene", "incidents"),
     "demo": ("errors", "record"),
     "study": ("errors", "run", "demo", "log", "tally", "counters", "partition", "causes", "compare"),
     "inject": ("errors", "run", "causes", "demo", "record", "partition"),
-    "cli": (*READ, "frames", "report", "demo", "study", "inject", "log", "record"),
+    "cli": (*READ, "frames", "compare", "check", "report", "demo", "study", "inject", "log", "client", "record"),
 }
 """For each place what it may import of this package, itself apart. `report` derives nothing; only `cli` knows all."""
 

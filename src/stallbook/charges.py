@@ -19,7 +19,7 @@ from stallbook.intervals import before, mul_div, sums
 from stallbook.run import CAPTURED, EAGER, NO_GRAPH, ExplicitBaseline, Ints, Run
 from stallbook.timeline import DECODE, POST_SEGMENTS, Timeline
 
-__all__ = ["SPLIT", "Charges", "charge", "segment_cause"]
+__all__ = ["SPLIT", "Charges", "charge", "kv_tokens", "segment_cause"]
 
 Bools = npt.NDArray[np.bool_]
 
@@ -60,7 +60,7 @@ def charge(run: Run, timeline: Timeline, rules: str, explicit: ExplicitBaseline 
     if explicit is not None:
         fit, kv = base.given(explicit), run.steps.kv_tokens
     else:
-        kv = _kv_tokens(run) if rules == "full" else run.steps.kv_tokens
+        kv = kv_tokens(run) if rules == "full" else run.steps.kv_tokens
         fit = _fit(run, timeline, rules, m, os, kv)
     split = _split_post(run, m, kv, fit) if rules == "post" else _split_full(run, m, kv, fit)
     return Charges(os, m, split, decode.astype(np.int64), fit, capped, totals)
@@ -88,7 +88,7 @@ def _os(run: Run, timeline: Timeline) -> tuple[Ints, int, bool]:
     return own, capped, bool(share.any())
 
 
-def _kv_tokens(run: Run) -> Ints:
+def kv_tokens(run: Run) -> Ints:
     """KV tokens attended by each step's decode rows: recorded, or rebuilt from prompt and output lengths."""
     kv, e = run.steps.kv_tokens, run.emissions
     if (kv >= 0).any() or not len(e.request) or (run.requests.prompt_tokens[e.request] < 0).any():

@@ -19,7 +19,7 @@ from stallbook.run import NEVER, Ints
 from stallbook.tally import Distribution, weighed
 from stallbook.waits import BOUNDARIES, Waits
 
-__all__ = ["LEAST_NS", "MEDIANS", "Scope", "Stall", "Stalls", "find_stalls"]
+__all__ = ["LEAST_NS", "MEDIANS", "Scope", "Stall", "Stalls", "Streams", "find_stalls", "find_streams"]
 
 MEDIANS: Final = 10
 """A stall is a gap over this many medians of the run's own gaps ..."""
@@ -61,7 +61,10 @@ class Stall:
 
 @dataclass(frozen=True)
 class Stalls:
-    """Gaps over a threshold. stalled_ns: their time above it, summed; share: of the time of all gaps."""
+    """Gaps over a threshold. stalled_ns: their time above it, summed; share: of the time of all gaps.
+
+    of_causes: the worst of each primary cause that none of `worst` has.
+    """
 
     threshold_ns: int
     count: int
@@ -70,12 +73,14 @@ class Stalls:
     max_ns: int
     median_ns: float
     worst: tuple[Stall, ...]
+    of_causes: tuple[Stall, ...] = ()
 
 
 @dataclass(frozen=True)
-class _Streams:
-    """When each request had tokens: stamps by (request, time), and the rows [lo, hi) of each request."""
+class Streams:
+    """When each request had tokens: stamps by (request, time), and the rows [lo, hi) of each `request`."""
 
+    request: Ints
     t: Ints
     lo: Ints
     hi: Ints
@@ -102,16 +107,18 @@ def find_stalls(p: Partition, waits: Waits | None = None, boundary: str = "engin
     stalled = int(weighed(above, np.maximum(gap - threshold, 0)))
     longest = int(gap[weight > 0].max(initial=0))
     share = stalled / total if total else 0.0
-    return Stalls(threshold, int(above.sum()), stalled, share, longest, median, _worst(p, waits, boundary, gap, weight))
+    found = _worst(p, waits, boundary, gap, weight)
+    return Stalls(threshold, int(above.sum()), stalled, share, longest, median, found[:KEPT], found[KEPT:])
 
 
 def _worst(p: Partition, waits: Waits | None, boundary: str, gap: Ints, weight: Ints) -> tuple[Stall, ...]:
+    """The longest, `KEPT` of them at most, and only then the longest of each other primary cause."""
     found = _longest(p, waits, gap, weight)
     first, count = _groups(p, found)
     if not len(first):
         return ()
     causes, parts = (p.causes, p.rows) if waits is None else (waits.causes, waits.parts)
-    streams, origin, names, out = _streams(p, boundary), origin_ns(p.run), p.run.requests.names, []
+    streams, origin, names, out = find_streams(p, boundary), origin_ns(p.run), p.run.requests.names, []
     for i, n in zip(first.tolist(), count.tolist(), strict=True):
         row, t0, t1 = int(found.row[i]), int(found.t0[i]), int(found.t1[i])
         request = _request(p, row) if waits is None else int(waits.request[row])
@@ -142,7 +149,9 @@ def _groups(p: Partition, found: _Longest) -> tuple[Ints, Ints]:
     key = (frm * (len(emit) + 1) + to) * (int(found.primary.max(initial=0)) + 2) + found.primary + 1
     _, first, group = np.unique(key, return_index=True, return_inverse=True)
     count = np.bincount(group, weights=found.weight, minlength=len(first)).astype(np.int64)
-    best = np.argsort(first)[:KEPT]
+    order = np.argsort(first)
+    _, led = np.unique(found.primary[first[order]], return_index=True)
+    best = np.concatenate([order[:KEPT], order[np.sort(led[led >= KEPT])]])
     return first[best], count[best]
 
 
@@ -157,7 +166,8 @@ def _request(p: Partition, row: int) -> int:
     return int(e.request[np.setdiff1d(end, p.own)[0]])
 
 
-def _streams(p: Partition, boundary: str) -> _Streams:
+def find_streams(p: Partition, boundary: str) -> Streams:
+    """When each request had tokens, at the engine or at a boundary beyond it."""
     if boundary == "engine":
         e = p.run.emissions
         request, t = e.request, p.rhythm.emit[p.rhythm.ordinal[e.step]]
@@ -166,10 +176,10 @@ def _streams(p: Partition, boundary: str) -> _Streams:
         rows = np.flatnonzero((d.boundary == BOUNDARIES.index(boundary)) & (d.tokens > 0))
         request, t = d.request[rows], d.t[rows]
     lo = np.flatnonzero(np.diff(request, prepend=-1))
-    return _Streams(t, lo, np.append(lo[1:], len(request)))
+    return Streams(request[lo], t, lo, np.append(lo[1:], len(request)))
 
 
-def _stopped(streams: _Streams, t0: int, t1: int) -> tuple[int, int]:
+def _stopped(streams: Streams, t0: int, t1: int) -> tuple[int, int]:
     """How many streams were live at the middle of a stall, and how many of them stood still for half of it."""
     middle = (t0 + t1) // 2
     after = bisect(streams.t, streams.lo, streams.hi, np.full(len(streams.lo), middle + 1))

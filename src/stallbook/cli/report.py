@@ -3,26 +3,41 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from stallbook.cli.common import PLAIN, Baseline, Force, Rules, partition_of
+from stallbook.cli.common import PLAIN, Baseline, Client, Force, Rules, partition_of
+from stallbook.errors import StallbookError
+
+if TYPE_CHECKING:
+    from stallbook.partition import Partition
+    from stallbook.report.model import Boundary
 
 __all__ = ["report"]
 
+DRAWN: Final = ("html", "png")
+"""Formats with charts."""
+
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Logs of any format that stallbook reads.")],
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN", help="Logs of any format that stallbook reads, or a ladder's folder.")
+    ],
     rules: Rules = "full",
     boundary: Annotated[
         Literal["engine", "frontend", "client"],
         typer.Option("--boundary", help="Whose gaps: the engine's, or those of its tokens' deliveries further on."),
     ] = "engine",
-    form: Annotated[Literal["text", "json"], typer.Option("--format", help="For people, or for programs.")] = "text",
+    client: Client = None,
+    form: Annotated[
+        Literal["text", "json", "html", "png"],
+        typer.Option("--format", help="For people, for programs, as a page with charts, or as one picture."),
+    ] = "text",
     baseline: Baseline = None,
-    brief: Annotated[bool, typer.Option("--brief", help="One line a run.")] = False,
+    brief: Annotated[bool, typer.Option("--brief", help="One line a run (text).")] = False,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a file, not to stdout.")] = None,
     force: Force = False,
 ) -> None:
@@ -32,7 +47,12 @@ def report(
 
     if out is not None:
         refuse_existing(out, force=force)
-    drawn = list(model.reports((partition_of(run, rules, baseline) for run in runs), boundary))
+    logs = list(_logs(runs))
+    if client is not None and len(logs) > 1:
+        raise StallbookError("one-client", "--client belongs to one run", "report each run by itself")
+    if form in DRAWN:
+        return _draw(logs, rules, boundary, form, baseline, client, out, force=force)
+    drawn = list(model.reports((partition_of(log, rules, baseline, client) for log in logs), boundary))
     if out is None and form == "text":
         return text.show(drawn, brief=brief)
     told = jsonout.dumps(drawn) if form == "json" else text.dumps(drawn, brief=brief)
@@ -42,3 +62,50 @@ def report(
     with whole_file(out, force=force) as part:
         part.write_text(told, encoding="utf-8", errors=PLAIN)
     return None
+
+
+def _logs(paths: list[Path]) -> Iterator[Path]:
+    """The logs themselves; a ladder's folder stands for its finished runs, rung by rung from the bottom up."""
+    for path in paths:
+        if (path / "study.json").is_file():
+            from stallbook.study.folder import finished_logs
+
+            yield from finished_logs(path)
+        else:
+            yield path
+
+
+def _draw(
+    logs: list[Path], rules: Any, boundary: Boundary, form: str, baseline: str | None, client: Path | None,
+    out: Path | None, *, force: bool,
+) -> None:  # fmt: skip
+    """Charts: to a file, or to whatever stdout leads to, unless that is a terminal."""
+    from stallbook.cli.patience import patience
+    from stallbook.report.detail import details
+    from stallbook.report.files import whole_file
+    from stallbook.report.html.render import needed
+
+    if out is None and sys.stdout.isatty():
+        raise StallbookError("no-file", f"--format {form} is not for a terminal", f"add --out report.{form}")
+    needed()
+    with patience("drawing the report") as tell:
+
+        def opened() -> Iterator[Partition]:
+            for log in logs:
+                tell(f"reading {log.name}")
+                yield partition_of(log, rules, baseline, client)
+
+        found = list(details(opened(), boundary))
+        if form == "png":
+            from stallbook.report.html.picture import picture
+
+            told = picture(found)
+        else:
+            from stallbook.report.html.page import page
+
+            told = page(found, tell).encode("utf-8", "backslashreplace")
+    if out is None:
+        sys.stdout.buffer.write(told)
+        return
+    with whole_file(out, force=force) as part:
+        part.write_bytes(told)

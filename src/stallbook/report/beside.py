@@ -13,7 +13,7 @@ from stallbook.report.layout import pairs, section
 from stallbook.report.model import RunReport
 from stallbook.report.summary import Delivered, Summary
 
-__all__ = ["boundaries", "first_tokens", "readings"]
+__all__ = ["after_and_left_out", "boundaries", "first_tokens", "readings", "waiting"]
 
 
 def readings(r: RunReport) -> Iterator[tuple[str, str]]:
@@ -32,24 +32,36 @@ def first_tokens(r: RunReport) -> Iterator[RenderableType]:
     """What the wait for the first token is made of."""
     if r.first is None or not r.first.waits.all.gaps:
         return
-    waits, never = r.first.waits, r.first.never_admitted
+    yield from section("Where the first token's time went", _shares(r.first.waits, "wait"), *map(Text, waiting(r)))
+
+
+def waiting(r: RunReport) -> list[str]:
+    """What is known of the wait for the first token beside its causes."""
+    if r.first is None:
+        return []
+    never = r.first.never_admitted
     notes = [f"Never admitted on record: {never:,}; their queue reads as other causes."] if never else []
     if (blocked := r.first.blocked_ms) and (total := sum(blocked.values())):
         told = [
             f"{name} {words.percent(ms / total)}" for name, ms in sorted(blocked.items(), key=lambda b: -b[1]) if ms
         ]
         notes.append(f"What blocked admission meanwhile: {', '.join(told)}.")
-    yield from section("Where the first token's time went", _shares(waits, "wait"), *map(Text, notes))
+    return notes
 
 
 def boundaries(r: RunReport) -> Iterator[RenderableType]:
     """The gaps at each other boundary that the log knows."""
     for name, told in r.beyond.items():
-        gaps, notes = told.gaps, [*_after(told), *_left_out(told)]
+        gaps, notes = told.gaps, after_and_left_out(told)
         body: list[RenderableType] = [Text("No gaps.")]
         if gaps.all.gaps:
             body = [Text(f"{words.percentiles(gaps.times.named())} ms"), _shares(gaps, "gap")]
         yield from section(f"Gaps at the {name}", *body, *map(Text, notes))
+
+
+def after_and_left_out(told: Delivered) -> list[str]:
+    """What passed after emission, and the deliveries that are in no gap."""
+    return [*_after(told), *_left_out(told)]
 
 
 def _shares(of: Summary, noun: str) -> Table:

@@ -11,26 +11,31 @@ from stallbook.report import words
 from stallbook.report.layout import pairs
 from stallbook.report.model import RunReport
 
-__all__ = ["table"]
+__all__ = ["rows", "table"]
 
 SETTINGS_LENGTH = 300
 
 
 def table(r: RunReport) -> Table:
     """Every count, and the settings that fit."""
+    return pairs(rows(r))
+
+
+def rows(r: RunReport) -> list[tuple[str, str]]:
+    """Every count with its name, and the settings that fit."""
     c, gc = r.counters, r.counters.collections
-    rows = [
+    out = [
         ("preemptions", words.count(c.preemptions)),
         ("fallback (eager) steps", words.count(c.eager_steps)),
         ("largest decode batch", words.count(c.max_decode_batch)),
         ("garbage collections", _collections(gc.by_generation) if gc else words.UNKNOWN_TEXT),
     ]
     if gc:
-        rows.append(("full collections, serving", _pauses(gc.gen2_serving_ms)))
-        rows.append(("full collections, start-up", _pauses(gc.gen2_startup_ms)))
+        out.append(("full collections, serving", _pauses(gc.gen2_serving_ms)))
+        out.append(("full collections, start-up", _pauses(gc.gen2_startup_ms)))
     if told := _settings(r.config):
-        rows.append(("settings", told))
-    return pairs(rows)
+        out.append(("settings", told))
+    return out
 
 
 def _settings(config: Mapping[str, Any]) -> str:

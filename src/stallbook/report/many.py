@@ -13,7 +13,7 @@ from stallbook.report import words
 from stallbook.report.layout import WIDTH
 from stallbook.report.model import RunReport
 
-__all__ = ["comparison"]
+__all__ = ["comparison", "short"]
 
 OWNER_WIDTH = 16
 
@@ -24,7 +24,7 @@ def comparison(reports: Sequence[RunReport]) -> RenderableType:
     rows = []
     for r in reports:
         times = [words.ms(v) for v in (r.itl.p50, r.itl.p99, r.itl.p999, r.itl.max, r.ttft.p50)]
-        rows.append((_short(r.path), *times, words.rate(r.counters.tokens_per_s), _owners(r)))
+        rows.append((short(r.path), *times, words.rate(r.counters.tokens_per_s), _owners(r)))
     # Figures are never cut: what is left of the line is for the name, which folds.
     widths = [max(len(name), *(len(row[i]) for row in rows)) for i, name in enumerate(names, 1)]
     figures = sum(widths[:-1]) + min(widths[-1], OWNER_WIDTH) + 2 * len(widths)
@@ -35,7 +35,7 @@ def comparison(reports: Sequence[RunReport]) -> RenderableType:
     table.add_column(names[-1], overflow="fold", max_width=OWNER_WIDTH)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    moved = [_short(r.path) for r in reports if r.speed and r.speed.held_still is False]
+    moved = [short(r.path) for r in reports if r.speed and r.speed.held_still is False]
     warning = [Text(f"The machine did not hold still during {', '.join(moved)}.")] if moved else []
     return Group(Text(f"{words.many(len(reports), 'run')}; times in ms", style="bold"), table, *warning)
 
@@ -46,5 +46,6 @@ def _owners(r: RunReport) -> str:
     return ", ".join(f"{words.plain(cause)} {words.whole(share[cause])}" for cause in best) if share else "no gaps"
 
 
-def _short(path: str) -> str:
+def short(path: str) -> str:
+    """The name of a log without its folders."""
     return words.plain(path.rstrip("/").rsplit("/", 1)[-1]) or "(in memory)"

@@ -13,7 +13,7 @@ from stallbook.report.layout import section
 from stallbook.report.model import RunReport
 from stallbook.stalls import LEAST_NS, Stall
 
-__all__ = ["against_best", "rules_out", "total", "worst"]
+__all__ = ["against_best", "parts", "rules_out", "told", "total", "worst"]
 
 SHOWN: Final = 5
 PARTS: Final = 4
@@ -35,22 +35,26 @@ def total(r: RunReport) -> Iterator[tuple[str, str]]:
 
 
 def worst(r: RunReport) -> Iterator[RenderableType]:
-    """The worst stalls, three lines each. What is no longer than the usual gap is none."""
-    least = min(LEAST_NS, 2 * r.stalls.median_ns)
-    shown = [s for s in r.stalls.worst if s.length_ns >= least][:SHOWN]
-    if shown:
+    """The worst stalls, three lines each."""
+    if shown := told(r)[:SHOWN]:
         yield from section("The worst stalls", *(_stall(s) for s in shown))
+
+
+def told(r: RunReport) -> list[Stall]:
+    """The worst stalls, then the worst of each other cause. What is no longer than the usual gap is none."""
+    least = min(LEAST_NS, 2 * r.stalls.median_ns)
+    return [s for s in (*r.stalls.worst, *r.stalls.of_causes) if s.length_ns >= least]
 
 
 def _stall(s: Stall) -> Text:
     length, start = words.unit(s.length_ns / 1e6), words.seconds(s.start_ns)
     others = f" and {words.many(s.streams - 1, 'other')}" if s.streams > 1 else ""
     lines = [f"{length} from {start} on: {words.plain(s.primary)}; request {words.plain(s.request)}{others}"]
-    lines += [f"  {_parts(s.parts_ns)}", f"  {rules_out(s)}"]
+    lines += [f"  {parts(s.parts_ns)}", f"  {rules_out(s)}"]
     return Text("\n".join(lines))
 
 
-def _parts(parts_ns: dict[str, int]) -> str:
+def parts(parts_ns: dict[str, int]) -> str:
     """The largest parts in ms, the others as one figure."""
     order = sorted(parts_ns, key=lambda c: -parts_ns[c])
     least = sum(parts_ns.values()) / 100

@@ -15,7 +15,7 @@ from stallbook.report import words
 from stallbook.report.layout import pairs, section
 from stallbook.report.model import Ceiling, RunReport
 
-__all__ = ["sections"]
+__all__ = ["notes", "sections"]
 
 BAR_WIDTH = 10
 HISTOGRAM_WIDTH = 36
@@ -62,7 +62,8 @@ def _led(r: RunReport, cause: str) -> tuple[str, str]:
     return (f"{n:,}", words.percent(n / r.tail.gaps)) if n or cause == CLEAN else ("", "")
 
 
-def _tail_notes(r: RunReport) -> Text:
+def notes(r: RunReport) -> list[str]:
+    """What stands below the tail's causes: what is not in it, and why."""
     quiet = [c for c in r.causes if not r.all.time_ns[c] and c not in r.unplaced and c != "residual"]
     told = [c for c in r.abilities if c in r.unplaced and c not in r.missing and not r.all.time_ns.get(c)]
     lines = []
@@ -75,7 +76,11 @@ def _tail_notes(r: RunReport) -> Text:
         lines.append(f"Not recorded by this log: {', '.join(r.missing)}.")
     if told:
         lines.append(f"Known, but not when, so in other causes: {', '.join(map(words.plain, told))}; see the end.")
-    lines += r.warnings
+    return [*lines, *r.warnings]
+
+
+def _tail_notes(r: RunReport) -> Text:
+    lines = notes(r)
     lines.append("leads: gaps whose primary cause it is; count: their share of the tail's gaps.")
     lines.append("of all: its share of all gaps' time. w/o: had it cost nothing, first order.")
     return Text("\n".join(lines))

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.rule import Rule
-from rich.table import Table
 from rich.text import Text
 
 from stallbook.causes import MEANING
@@ -17,7 +16,7 @@ from stallbook.report.layout import WIDTH, pairs, section
 from stallbook.report.many import comparison
 from stallbook.report.model import RunReport
 
-__all__ = ["answer", "dumps", "sections", "show"]
+__all__ = ["answer", "dumps", "figures", "meaning", "sections", "show"]
 
 WIDEST = 110
 """Wider lines than this are hard to read, however wide the terminal."""
@@ -83,7 +82,7 @@ def _sections(r: RunReport) -> Iterator[RenderableType]:
     if r.tail.share:
         yield Text(_second(r), style="dim")
     yield ""
-    yield _figures(r)
+    yield pairs(figures(r))
     if r.gaps:
         yield from tail.sections(r)
         yield from stalled.worst(r)
@@ -103,20 +102,19 @@ def _second(r: RunReport) -> str:
     return f"{words.plain(first)}: {meaning(first)}.{following}"
 
 
-def _figures(r: RunReport) -> Table:
+def figures(r: RunReport) -> list[tuple[str, str]]:
+    """The figures that a report begins with."""
     c = r.counters
     throughput = f"{words.rate(c.tokens_per_s)} tokens/s, {c.wall_s:,.1f} s"
-    return pairs(
-        [
-            ("gaps, ms", words.percentiles(r.itl.named())),
-            *beside.readings(r),
-            *stalled.total(r),
-            ("first token, ms", words.percentiles({"p50": r.ttft.p50, "p99": r.ttft.p99})),
-            ("served", f"{words.many(c.requests, 'request')}, {words.many(c.tokens, 'token')} ({throughput})"),
-            ("log", words.plain(r.path) or "(in memory)"),
-            ("engine", f"{words.plain(r.engine) or 'unnamed'}; {r.boundary} boundary; rules {r.rules}"),
-        ]
-    )
+    return [
+        ("gaps, ms", words.percentiles(r.itl.named())),
+        *beside.readings(r),
+        *stalled.total(r),
+        ("first token, ms", words.percentiles({"p50": r.ttft.p50, "p99": r.ttft.p99})),
+        ("served", f"{words.many(c.requests, 'request')}, {words.many(c.tokens, 'token')} ({throughput})"),
+        ("log", words.plain(r.path) or "(in memory)"),
+        ("engine", f"{words.plain(r.engine) or 'unnamed'}; {r.boundary} boundary; rules {r.rules}"),
+    ]
 
 
 def meaning(cause: str) -> str:

@@ -12,7 +12,7 @@ from stallbook.report.layout import pairs
 from stallbook.report.model import Reconciled, RunReport
 from stallbook.report.summary import Summary
 
-__all__ = ["table"]
+__all__ = ["rows", "table"]
 
 ROUGH = ("bounded", "hinted")
 """Abilities of causes that are known as a total, or without a start: told, not placed."""
@@ -20,10 +20,11 @@ ROUGH = ("bounded", "hinted")
 
 def table(r: RunReport) -> Table:
     """Everything that speaks for or against the figures above."""
-    return pairs(_rows(r))
+    return pairs(rows(r))
 
 
-def _rows(r: RunReport) -> Iterator[tuple[str, str]]:
+def rows(r: RunReport) -> Iterator[tuple[str, str]]:
+    """Each thing that speaks for or against the figures, with its name."""
     yield "reconciliation", _reconciliation(r)
     if r.gaps:
         yield "residual", _residual(r)

@@ -7,6 +7,7 @@ from typing import Final
 __all__ = [
     "UNKNOWN_TEXT",
     "bar",
+    "compact",
     "count",
     "many",
     "mark_of",
@@ -116,6 +117,14 @@ def count(value: int | None) -> str:
 def many(n: int, noun: str) -> str:
     """How many of what, in the singular where it is one."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def compact(n: int) -> str:
+    """How many, in four characters or so."""
+    for limit, letter in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if n >= limit:
+            return f"{n / limit:.1f}{letter}" if n < 10 * limit else f"{n // limit:,}{letter}"
+    return f"{n}"
 
 
 def rate(value: float | None) -> str:

@@ -30,7 +30,7 @@ try:
 except ImportError:  # no such lock on this system: two studies in one folder are then the user's to avoid
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Folder", "read_study"]
+__all__ = ["Folder", "finished_logs", "read_study"]
 
 HEADER, RESULTS, UNFINISHED = "study.json", "results.jsonl", "unfinished"
 TABLES = ("tables.txt", "tables.md", "tables.json")
@@ -147,6 +147,15 @@ def read_study(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
             "no-study", "this is not the folder of a study", "name a folder that holds study.json", str(path)
         )
     return header, _read_results(path)[0]
+
+
+def finished_logs(path: Path) -> list[Path]:
+    """The logs of a study's finished runs that are still there, rung by rung from the bottom up."""
+    order = [rung.slug for rung in RUNGS]
+    _, lines = read_study(path)
+    done = sorted((order.index(str(line["rung"])), int(line["seed"])) for line in lines if line.get("rung") in order)
+    logs = [path / f"{order[rung]}__s{seed}.stall" for rung, seed in done]
+    return [log for log in logs if log.exists()]
 
 
 def _read_header(path: Path) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from stallbook.abilities import NOT_RECORDED
+from stallbook.abilities import unplaced
 from stallbook.partition import Partition
 from stallbook.report.perfetto.engine import write_counters, write_deliveries, write_engine, write_pauses
 from stallbook.report.perfetto.requests import write_requests
@@ -76,10 +76,11 @@ def _flows(run: Run) -> tuple[Ints, Ints]:
 def _write_about(stream: Stream, p: Partition, start: int, end: int) -> None:
     """What the whole is of: one slice over all of it."""
     run = p.run
-    missing = [cause for cause, ability in p.abilities.items() if ability == NOT_RECORDED]
+    missing = unplaced(run, p.abilities)
+    unknown = [cause for cause in p.abilities if cause in missing]
     args: dict[str, int | str] = {
         "log": run.path, "engine": run.engine, "boundary": run.boundary, "rules": p.rules,
-        "not_recorded": ", ".join(missing), "causes": ", ".join(p.causes), "shift_ns": max(0, -start),
+        "not_placed": ", ".join(unknown), "causes": ", ".join(p.causes), "shift_ns": max(0, -start),
         "max_error_ns": p.reconcile.max_error_ns, "negative_parts": p.reconcile.negative_parts,
     }  # fmt: skip
     track = stream.lane("stallbook", 0, about="The recording, and what was not recorded in it.")

@@ -2,8 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+VLLM ?= 0.32.0
+VLLM_HOME ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/stallbook/vllm-$(VLLM)
 
-.PHONY: demo test slow lint bench clean
+.PHONY: demo test slow test-vllm lint bench clean
 
 demo: $(VENV)/.ready
 	$(BIN)/stallbook demo
@@ -13,6 +15,11 @@ test: $(VENV)/.ready
 
 slow: $(VENV)/.ready
 	$(BIN)/python -m pytest -m slow
+
+# Against a real server. Makes an environment of some 5 GB outside the checkout, once (Python 3.11, PyPI).
+test-vllm:
+	$(PYTHON) tests/vllm/environment.py $(VLLM_HOME) --version $(VLLM)
+	$(VLLM_HOME)/venv/bin/python -m pytest -p no:cacheprovider -m vllm tests/vllm $(ARGS)
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

@@ -19,10 +19,10 @@ _MOST: Final = 4
 class Stamps:
     """Queues of clock reads, one for each name: `queues[name]`."""
 
-    __slots__ = ("_clock", "queues")
+    __slots__ = ("clock", "queues")
 
     def __init__(self, clock: Callable[[], int]) -> None:
-        self._clock = clock
+        self.clock = clock
         self.queues: dict[int, deque[int]] = {}
 
     def queue(self, name: int) -> deque[int]:
@@ -31,7 +31,7 @@ class Stamps:
 
     def stamp(self, name: int) -> Callable[[], Any]:
         """A callable that keeps the time. `map` takes the clock's next value and appends it, all in C."""
-        return map(self.queue(name).append, iter(self._clock, None)).__next__
+        return map(self.queue(name).append, iter(self.clock, None)).__next__
 
     def take(self) -> list[tuple[int, int]]:
         """What was stamped since the last call, as (time, name), in order of time."""

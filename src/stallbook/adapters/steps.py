@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from stallbook.adapters.device import DeviceLane, Track
 from stallbook.adapters.stamps import Stamps
 from stallbook.record import WholeRecorder
 from stallbook.record.spool import NO_NAME
 
-__all__ = ["AWAY_NS", "Flight", "Steps", "thread_away"]
+__all__ = ["AWAY_NS", "NO_GRAPH", "SAMPLED", "Flight", "Steps", "thread_away"]
+
+NO_GRAPH: Final = (0, -1)
+"""No captured path, no padded size."""
 
 AWAY_NS: Final = 500_000
 """A thread that was off the CPU for less than this in a step is not asked why: the kernel's answer is a long call."""
@@ -26,37 +30,41 @@ SAMPLED: Final = 32
 class Flight:
     """A step that was scheduled and has not emitted yet."""
 
-    __slots__ = ("begun", "blocked", "marks", "output", "sched0", "sched1", "step", "windows")
+    __slots__ = ("away", "begun", "blocked", "graph", "marks", "output", "sched0", "sched1", "step", "track")
 
     def __init__(self, output: Any, step: int, begun: int, sched0: int, sched1: int, blocked: int) -> None:
         self.output, self.step, self.blocked = output, step, blocked
         self.begun, self.sched0, self.sched1 = begun, sched0, sched1
         self.marks: list[tuple[int, int]] = []
-        self.windows: list[bytes] = []
+        self.graph = NO_GRAPH
+        self.away = (-1, 0)
+        self.track: Track | None = None
 
 
 class Steps:
     """Writes steps to a recorder.
 
-    last: when the engine thread did what the hooks saw last; -1 while nothing is under way, so that no segment covers
-    an idle engine. handles: of all requests that are alive. batch: those that decode.
+    apart: the forward pass runs in another process. last: when the engine's thread did what the hooks saw last; -1
+    while nothing is under way, so that no segment covers an idle engine. handles: of all requests that are alive. batch:
+    those that decode.
     """
 
     def __init__(
-        self, recorder: WholeRecorder, handles: dict[str, int], stamps: Stamps, clock: Callable[[], int], handoff: str
+        self, recorder: WholeRecorder, handles: dict[str, int], stamps: Stamps, clock: Callable[[], int], apart: bool
     ) -> None:  # fmt: skip
         self.recorder, self.handles, self.stamps, self.clock = recorder, handles, stamps, clock
         self.loop, self.sched, self.output = (recorder.name(n) for n in ("loop", "sched", "output"))
-        self.handoff = recorder.name(handoff)
+        self.apart = apart
+        self.handoff = recorder.name("ipc" if apart else "dispatch")
         self.batch: dict[str, int] = {}
         self.flights: deque[Flight] = deque()
         self.evicted: set[int] = set()
         self.step = 0
         self.last = -1
-        self.graph = (0, -1)
-        """Of the step that ran last: its graph code and padded size."""
+        self.graph = NO_GRAPH
+        """Of the forward pass that ran last."""
+        self.device: DeviceLane | None = None
         self.away: Callable[[int], tuple[int, int]] = thread_away()
-        self.aways = 0
 
     def scheduled(self, output: Any, t0: int, t1: int, blocked: int = -1) -> Flight:
         """The scheduler made `output` for another step in [t0, t1)."""
@@ -69,12 +77,15 @@ class Steps:
         flight = Flight(output, self.step, begun, t0, t1, blocked)
         self.flights.append(flight)
         self.last = t1
+        if self.apart:
+            flight.away = self.away(t1)
         return flight
 
     def _collect(self, flight: Flight) -> None:
         """What the scopes stamped since the step was scheduled is its own."""
         found = self.stamps.take()
         if found:
+            flight.graph = self.graph
             flight.marks += [mark for mark in found if mark[0] >= flight.sched1]
             if found[-1][0] > self.last:
                 self.last = found[-1][0]
@@ -100,18 +111,35 @@ class Steps:
         batch = self.batch
         if total == outputs == len(scheduled) and scheduled.keys() == batch.keys():
             decode, everyone, tail = outputs, True, b""
+            if flight.track is not None:
+                tail = self.recorder.tail(windows=self._windows(flight, t))
         else:
-            decode, everyone, tail = self._settle(scheduled, tokens(), flight)
-        if flight.windows and not tail:
-            tail = self.recorder.tail(windows=flight.windows)
+            decode, everyone, tail = self._settle(scheduled, tokens(), self._windows(flight, t))
         names, times = self._marks(flight, t)
-        cpu, delay = self.away(t1)
-        graph, padded = self.graph
+        cpu, delays = self._delays(flight, times, t1)
+        graph, padded = flight.graph
         self.recorder.step(
             flight.step, flight.begun, t1, t, names, times, decode=decode, prefill=total - decode, everyone=everyone,
-            graph=graph, padded=padded, blocked=flight.blocked, cpu=cpu, delays=(delay,), tail=tail,
+            graph=graph, padded=padded, blocked=flight.blocked, cpu=cpu, delays=delays, tail=tail,
         )  # fmt: skip
         self.last = t1
+
+    def _delays(self, flight: Flight, times: Sequence[int], t1: int) -> tuple[int, Sequence[int]]:
+        """The thread's CPU time in a step, and its run-queue delay: as a total, or for each mark since the one before.
+
+        While another process works on the step, this thread waits, and may well wait for a CPU: that costs nothing.
+        """
+        cpu, delay = self.away(t1)
+        if not self.apart:
+            return cpu, (delay,)
+        before, delay = flight.away
+        delays = [0] * (len(times) + 1)
+        loop = flight.sched0 - flight.begun
+        if loop > 0:
+            delays[1], delays[2] = min(delay, loop), max(delay - loop, 0)
+        else:
+            delays[1] = delay
+        return cpu + max(before, 0), delays
 
     def _marks(self, flight: Flight, t: int) -> tuple[list[int], list[int]]:
         """Names and times of the step's segments, from the stamps of its hooks and scopes."""
@@ -134,8 +162,15 @@ class Steps:
         """When the engine turned to other things than this step: where the next one's scheduling began."""
         return max(flight.marks[-1][0] if flight.marks else flight.sched1, flight.sched1)
 
+    def _windows(self, flight: Flight, t: int) -> list[bytes]:
+        """What the device did for a step that emitted, so that it is done."""
+        if flight.track is None or self.device is None:
+            return []
+        found = self.device.windows(flight.track, t) or ()
+        return [self.recorder.device_window(*window) for window in found]
+
     def _settle(
-        self, scheduled: Mapping[str, int], tokens: Mapping[str, int], flight: Flight
+        self, scheduled: Mapping[str, int], tokens: Mapping[str, int], windows: list[bytes]
     ) -> tuple[int, bool, bytes]:  # fmt: skip
         """Follow a batch that changed, or in which not everyone got one token."""
         batch, handles = self.batch, self.handles
@@ -162,7 +197,7 @@ class Steps:
             for request, count in tokens.items():
                 if (handle := handles.get(request)) is not None:
                     pairs += (handle, count)
-        return decode, everyone, self.recorder.tail(changes, pairs, members, flight.windows)
+        return decode, everyone, self.recorder.tail(changes, pairs, members, windows)
 
     def admitted(self, requests: Iterable[str], t: int) -> None:
         """Requests were scheduled: for the first time, or again after an eviction."""

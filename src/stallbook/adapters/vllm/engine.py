@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, Final
 
+from stallbook.adapters.device import Track
 from stallbook.adapters.process import Process
 from stallbook.adapters.stamps import Stamps
 from stallbook.adapters.steps import SAMPLED, Steps
@@ -86,7 +87,7 @@ class Engine:
         index = int(getattr(core, "engine_index", 0) or 0)
         layout = "worker inside the engine core" if inside is not None else "workers as processes"
         facts = {
-            "layout": layout, "executor": type(executor).__name__,
+            "layout": layout, "engine_index": index, "executor": type(executor).__name__,
             "step_function": getattr(getattr(core, "step_fn", None), "__name__", ""),
         }  # fmt: skip
         process.become_engine(index, _config(core), "step" if inside is not None else "segment", **facts)
@@ -94,16 +95,33 @@ class Engine:
         if recorder is None or not recorder.on:
             return
         self.recorder = recorder
-        handoff = "dispatch" if inside is not None else "ipc"
-        self.steps = Steps(recorder, process.handles, self.stamps, self.clock, handoff)
+        self.steps = Steps(recorder, process.handles, self.stamps, self.clock, inside is None)
         if inside is not None:
-            scopes.install(self.hooks, self.stamps, recorder, self.steps, inside)
+            self._inside(inside)
         wrap = self.hooks.wrap
         wrap(scheduler, "schedule", self._schedule)
         wrap(scheduler, "update_from_output", self._update_from_output)
         wrap(scheduler, "_preempt_request", self._preempt_request)
         wrap(scheduler, "add_request", self._add_request)
         process.told_hooks()
+
+    def _inside(self, wrapper: Any) -> None:
+        """Hook the worker that runs in this process."""
+        steps = self.steps
+
+        def track() -> Track | None:
+            if not steps.flights:
+                return None
+            flight = steps.flights[-1]
+            if flight.track is None:
+                flight.track = Track()
+            return flight.track
+
+        def graph(code: int, padded: int) -> None:
+            steps.graph = code, padded
+
+        steps.device = scopes.take_over(self.hooks, self.stamps, self.recorder, "dispatch", track)
+        scopes.watch_graphs(self.hooks, wrapper, graph)
 
     def _schedule(self, original: Callable[..., Any]) -> Callable[..., Any]:
         clock, hooks, scheduled = self.clock, self.hooks, self.scheduled
@@ -139,7 +157,7 @@ class Engine:
         if resumed:
             self.steps.admitted(resumed, t1)
         if flight.step % SAMPLED == 0:
-            self.recorder.spent((self.clock() - t1) * SAMPLED)
+            self.recorder.spent(self.clock() - t1, SAMPLED)
 
     def _blocked(self, output: Any) -> int:
         """What kept the first waiting request out."""
@@ -182,7 +200,7 @@ class Engine:
             output, output.num_scheduled_tokens, output.total_num_scheduled_tokens, tokens, outputs, t, t1
         )  # fmt: skip
         if getattr(output, STEP, 0) % SAMPLED == 0:
-            self.recorder.spent((self.clock() - t1) * SAMPLED)
+            self.recorder.spent(self.clock() - t1, SAMPLED)
 
     def _preempt_request(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)

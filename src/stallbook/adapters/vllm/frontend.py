@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import atexit
 import functools
+import sys
 import time
 from collections.abc import Callable
 from types import ModuleType
@@ -14,6 +17,7 @@ from stallbook.adapters.steps import SAMPLED
 __all__ = ["Frontend", "install"]
 
 _TOKENIZE: Final = "tokenize"
+_COUNTERS: Final = {"vllm:num_preemptions_total": "preemptions", "vllm:generation_tokens_total": "generation_tokens"}
 _LATEST_NS: Final = 600 * 10**9
 """An arrival longer ago than this was not stamped by this server's clock."""
 
@@ -29,6 +33,20 @@ def install(module: ModuleType, process: Process) -> None:
         process.hooks.wrap(owner, "process_outputs", found.processed)
 
 
+def counters() -> dict[str, dict[str, int]]:
+    """vLLM's counters of preemptions and generated tokens, by engine, as this process has them."""
+    registry = getattr(sys.modules.get("prometheus_client"), "REGISTRY", None)
+    if registry is None:
+        return {}
+    found: dict[str, dict[str, int]] = {}
+    for family in registry.restricted_registry(list(_COUNTERS)).collect():
+        for sample in family.samples:
+            if sample.name in _COUNTERS:
+                engine = str(sample.labels.get("engine", "0"))
+                found.setdefault(_COUNTERS[sample.name], {})[engine] = int(sample.value)
+    return found
+
+
 class Frontend:
     """The hooks of one API server."""
 
@@ -41,6 +59,7 @@ class Frontend:
         self.requests: list[str] = []
         self.tokens: list[int] = []
         self.calls = 0
+        self.due = False
 
     def assigned(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """A request got the id by which all processes know it: it was tokenized, and goes to the engine next."""
@@ -63,9 +82,13 @@ class Frontend:
         if not process.role:
             process.become_frontend()
             process.told_hooks()
+        if not self.calls:
+            atexit.register(self.read)  # runs before the recorder's own, which was registered first
         recorder = process.recorder
         if recorder is None:
             return
+        if self.due:
+            self.read()
         now = self.clock()
         ago = time.time_ns() - int(request.arrival_time * 1e9)
         came = now - ago if 0 <= ago < _LATEST_NS else now
@@ -85,6 +108,8 @@ class Frontend:
             if hooks.on and outputs:
                 try:
                     self.handed(outputs, clock())
+                    if not processor.request_states:
+                        self.rests()
                 except Exception:
                     hooks.failed()
             return result
@@ -104,7 +129,24 @@ class Frontend:
             self._changed(recorder, requests, tokens, t)
         self.calls += 1
         if self.calls % SAMPLED == 0:
-            recorder.spent((self.clock() - t) * SAMPLED)
+            recorder.spent(self.clock() - t, SAMPLED)
+
+    def rests(self) -> None:
+        """No request is left: a good time to read vLLM's counters, once it has counted what was just handed out."""
+        self.due = True
+        try:
+            asyncio.get_running_loop().call_soon(self.read)
+        except RuntimeError:
+            return  # an `LLM`: read when the next request comes, or at the end
+
+    def read(self) -> None:
+        """Note vLLM's own counters, so that a report can hold the log against them."""
+        try:
+            if self.due:
+                self.due = False
+                self.process.fact("counters", counters())
+        except Exception:
+            self.hooks.failed()
 
     def _changed(self, recorder: Any, requests: list[str], tokens: list[int], t: int) -> None:
         handles = self.process.handles

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import functools
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
+from stallbook.adapters.device import DeviceLane, Track
 from stallbook.adapters.process import Process
 from stallbook.adapters.stamps import Stamps
-from stallbook.adapters.steps import SAMPLED, thread_away
+from stallbook.adapters.steps import NO_GRAPH, SAMPLED, thread_away
 from stallbook.adapters.vllm import scopes
 from stallbook.adapters.vllm.engine import STEP
 from stallbook.record.spool import NO_NAME
 
 __all__ = ["Worker", "install"]
+
+_IN_FLIGHT: Final = 4
+"""So many steps may wait for their device."""
 
 
 def install(module: ModuleType, process: Process) -> None:
@@ -45,6 +51,21 @@ def _speaks(wrapper: Any) -> bool:
     return bool(wrapper.global_rank == config.world_size - width)
 
 
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """A step whose calls are done."""
+
+    step: int
+    t0: int
+    t1: int
+    names: list[int]
+    times: list[int]
+    graph: tuple[int, int]
+    cpu: int
+    delay: int
+    track: Track | None
+
+
 class Worker:
     """The hooks of one worker. It opens its spool at the first step that an engine sends."""
 
@@ -58,6 +79,11 @@ class Worker:
         self.step = 0
         self.names: list[int] = []
         self.times: list[int] = []
+        self.graph = NO_GRAPH
+        self.lane: DeviceLane | None = None
+        self.track: Track | None = None
+        self.done: deque[_Done] = deque()
+        self.wrapper = wrapper
         worker = wrapper.worker
         self.samples = callable(getattr(worker, "sample_tokens", None))
         self.hooks.wrap(worker, "execute_model", self._execute_model, "worker.execute_model")
@@ -80,8 +106,12 @@ class Worker:
             return
         self.recorder = recorder
         self.runner = recorder.name("runner")
-        scopes.take_over(self.hooks, self.stamps, recorder, "runner")
+        self.lane = scopes.take_over(self.hooks, self.stamps, recorder, "runner", lambda: self.track)
+        scopes.watch_graphs(self.hooks, self.wrapper, self._dispatched)
         self.process.told_hooks()
+
+    def _dispatched(self, code: int, padded: int) -> None:
+        self.graph = code, padded
 
     def _execute_model(self, original: Callable[..., Any]) -> Callable[..., Any]:
         clock, hooks = self.clock, self.hooks
@@ -132,7 +162,8 @@ class Worker:
         self.stamps.clear()
         self.names.clear()
         self.times.clear()
-        self.t0 = t0
+        self.t0, self.graph = t0, NO_GRAPH
+        self.track = Track() if self.lane is not None else None
         self.away(t0)
 
     def ends(self, t1: int, last: bool) -> None:
@@ -153,14 +184,30 @@ class Worker:
         self.times.append(t1)
 
     def commit(self) -> None:
-        """The step's calls are done."""
-        step, t1 = self.step, self.times[-1]
-        self.step = 0
+        """The step's calls are done. Its device may not be: then it is written once the device is."""
+        t1 = self.times[-1]
         cpu, delay = self.away(t1)
         if self.speaks:
-            self.recorder.step(
-                step, self.t0, t1, t1, self.names[:-1], self.times[:-1], decode=-1, everyone=False, cpu=cpu,
-                delays=(delay,),
-            )  # fmt: skip
-        if step % SAMPLED == 0:
-            self.recorder.spent((self.clock() - t1) * SAMPLED)
+            self.done.append(_Done(self.step, self.t0, t1, self.names, self.times, self.graph, cpu, delay, self.track))
+            while self.done and self._write(self.done[0], t1, len(self.done) > _IN_FLIGHT):
+                self.done.popleft()
+            self.names, self.times = [], []
+        if self.step % SAMPLED == 0:
+            self.recorder.spent(self.clock() - t1, SAMPLED)
+        self.step = 0
+
+    def _write(self, done: _Done, now: int, late: bool) -> bool:
+        """Write a step whose device is done; or one that has waited for long, without what the device did."""
+        tail = b""
+        if self.lane is not None and done.track is not None:
+            found = self.lane.windows(done.track, now)
+            if found is None and not late:
+                return False
+            if found:
+                tail = self.recorder.tail(windows=[self.recorder.device_window(*one) for one in found])
+        graph, padded = done.graph
+        self.recorder.step(
+            done.step, done.t0, done.t1, done.t1, done.names[:-1], done.times[:-1], decode=-1, everyone=False,
+            graph=graph, padded=padded, cpu=done.cpu, delays=(done.delay,), tail=tail,
+        )  # fmt: skip
+        return True

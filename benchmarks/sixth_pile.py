@@ -7,10 +7,10 @@
 Runs the demonstrator in several configurations, seed by seed:
 
 - *calm*: one core, one BLAS thread, a batch that is always full; nothing else on the core;
-- *neighbour*: the same with a busy process on that core, awake and asleep in turn;
+- *neighbour*, *3 neighbours*: the same with busy processes on that core, awake and asleep in turn;
 - *1 thread*, *2 threads*: the last rung of the ladder, tokenizer in a process of its own, on all cores;
 - *2 threads, alone*: the tokenizer back on the loop, so that nothing competes: what two threads take uncontended;
-- *1 thread + 1*, *2 threads + 1*: with a busy process on one of the cores, awake and asleep in turn;
+- *2 threads + 1*: with a busy process on one of the cores, awake and asleep in turn;
 - *bent*: as *neighbour*, but with batches of all sizes, some above the captured ones: a log for both baselines.
 """
 
@@ -71,26 +71,32 @@ class Plan:
     name: str
     settings: Settings
     one_core: bool = False
-    neighbour: bool = False
+    neighbours: int = 0
     against: str = ""
 
 
 def plans(seconds: float, rate: float) -> list[Plan]:
     last = settings_of(RUNGS[-1], Settings(seconds=seconds, rate=rate))
     full = replace(
-        last, rate=3 * rate, seconds=seconds / 3, max_num_seqs=16, tokenize="loop", admit_watermark=0.0, kv_blocks=2000
+        last,
+        rate=2.5 * rate,
+        seconds=seconds / 4,
+        max_num_seqs=16,
+        tokenize="loop",
+        admit_watermark=0.0,
+        kv_blocks=2000,
     )
     mixed = replace(last, tokenize="loop", capture_sizes=(1, 2, 4, 8, 16))
     alone = "2 threads, alone"
     return [
         Plan("calm", full, one_core=True),
-        Plan("neighbour", full, one_core=True, neighbour=True),
+        Plan("neighbour", full, one_core=True, neighbours=1),
+        Plan("3 neighbours", full, one_core=True, neighbours=3),
         Plan("1 thread", last),
         Plan(alone, replace(last, blas_threads=2, tokenize="loop")),
         Plan("2 threads", replace(last, blas_threads=2), against=alone),
-        Plan("1 thread + 1", last, neighbour=True),
-        Plan("2 threads + 1", replace(last, blas_threads=2), neighbour=True),
-        Plan("bent", mixed, one_core=True, neighbour=True),
+        Plan("2 threads + 1", replace(last, blas_threads=2), neighbours=1),
+        Plan("bent", mixed, one_core=True, neighbours=1),
     ]
 
 
@@ -109,17 +115,18 @@ def run(plan: Plan, seed: int, log: Path) -> dict[str, Any]:
     core = max(allowed)
     before = stolen()
     command = [word for word in child_command(settings, log) if word != "--progress"]
-    neighbour = Competitor(core) if plan.neighbour else None
+    neighbours = [Competitor(core) for _ in range(plan.neighbours)]
     if plan.one_core:
         os.sched_setaffinity(0, {core})
     child = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
     os.sched_setaffinity(0, allowed)
     while child.poll() is None:
-        if neighbour is not None and (log / "manifest.json").exists():
-            neighbour.run(int(BUSY_S * 1e9))
+        if (log / "manifest.json").exists():
+            for neighbour in neighbours:
+                neighbour.run(int(BUSY_S * 1e9))
             time.sleep(BUSY_S)
         time.sleep(BUSY_S)
-    slices = neighbour.close() if neighbour is not None else []
+    slices = [span for neighbour in neighbours for span in neighbour.close()]
     if child.returncode:
         raise SystemExit(f"{plan.name}: the demonstrator ended with {child.returncode}")
     taken, ticks = (b - a for a, b in zip(before, stolen(), strict=True))
@@ -152,7 +159,7 @@ class Judge:
             total += pile(self._judged(decode_steps(p), spans))
             probes += p.run.probes.ns.tolist()
             taken.append(told["stolen"])
-        judged = "beside it" if plan.neighbour else "all"
+        judged = "beside it" if plan.neighbours else "all"
         return Result(
             plan.name, f"{judged}, {'own' if not plan.against else 'alone'}", len(seeds), gaps, time_, total,
             statistics.median(probes) if probes else None, statistics.fmean(t or 0.0 for t in taken),
@@ -185,6 +192,8 @@ def study(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     if not options.again:
         for seed in seeds:
             for plan in todo:
+                if plan.name == "bent" and seed != seeds[0]:
+                    continue
                 print(f"seed {seed}: {plan.name}", file=sys.stderr, flush=True)
                 run(plan, seed, path_of(folder, plan, seed))
     judge = Judge(folder)
@@ -201,9 +210,9 @@ def bent_of(path: Path) -> Bent:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", default="1,5")
-    parser.add_argument("--seconds", type=float, default=12.0, help="how long requests arrive")
-    parser.add_argument("--rate", type=float, default=6.0, help="requests a second; well below capacity")
+    parser.add_argument("--seeds", default="1,7")
+    parser.add_argument("--seconds", type=float, default=10.0, help="how long requests arrive")
+    parser.add_argument("--rate", type=float, default=8.0, help="requests a second; well below capacity")
     parser.add_argument("--out", type=Path, help="keep the logs and pile.json in this new folder")
     parser.add_argument("--again", type=Path, help="run nothing: read the logs of such a folder")
     parser.add_argument("--format", choices=("text", "json"), default="text")

@@ -65,16 +65,56 @@ def test_a_switch_is_seen() -> None:
     assert delays.delta(0) == 0
 
 
-def test_a_pool_is_as_late_as_its_latest_thread() -> None:
-    """Two native threads, one pinned beside a competitor: the step's delay is the longest, not the sum."""
-    delays = PoolDelay()
-    own = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
-    read = delays._arguments(own)
-    delays._others = {-1: (read, 0), -2: (read, 0)}  # stand-ins that have waited as long as this thread ever did
-    ever = own_delay()
-    assert ever <= delays.delta(0) <= ever + 10**9
-    delays._others.clear()
-    os.close(own)
+def pool(waits: list[tuple[int, ...]], runnable: int = 3, cpus: int = 2) -> PoolDelay:
+    """A pool whose threads have waited for so long since the reading before: the caller first."""
+    files = [os.open("/proc/loadavg", os.O_RDONLY) for _ in waits[0][1:]]
+    readings = iter(waits)
+    ever = [0] * len(waits[0])
+
+    class Told(PoolDelay):
+        def _runnable(self) -> int:
+            return runnable
+
+    delays = Told()
+    delays._cpus = cpus
+    delays._others = {-1 - i: (delays._arguments(fd), 0) for i, fd in enumerate(files)}
+    fds = {fd: i + 1 for i, fd in enumerate(files)}
+    delays._usage_of = (lambda *_: next_reading(), ())
+
+    def next_reading() -> None:
+        for i, wait in enumerate(next(readings)):
+            ever[i] += wait
+        delays._switched -= 1  # whatever the count of switches is, it is another
+
+    def pread(fd: object, buffer: object, *_: object) -> int:
+        at = fds.get(getattr(fd, "value", fd), 0)  # type: ignore[arg-type]
+        delays._buffer.value = b"0 %d 0" % ever[at]
+        return 1
+
+    delays._pread = pread
+    delays._last = 0
+    return delays
+
+
+@pytest.mark.parametrize(
+    ("waits", "runnable", "cpus", "lost"),
+    [
+        ((4_000_000, 0), 3, 2, 4_000_000),  # the caller alone
+        ((0, 4_000_000), 3, 2, 4_000_000),  # a thread of the pool alone: the caller is at the barrier
+        ((4_000_000, 3_000_000), 3, 2, 7_000_000),  # one task too many: they waited in turn
+        ((4_000_000, 3_000_000), 4, 2, 4_000_000),  # two too many: at once, for all that is known
+        ((4_000_000, 3_000_000), 3, 0, 4_000_000),  # not all CPUs are its to use
+        ((1_000_000,) * 9, 11, 8, 3_000_000),  # nine threads, of which three can wait at once
+        ((9_000_000, 9_000_000), 3, 2, 10_000_000),  # no more than what passed
+        ((0, 30_000_000), 3, 2, 10_000_000),  # it waited before anybody needed it
+    ],
+)
+def test_a_pool_loses_the_time_in_which_any_thread_waited(
+    waits: tuple[int, ...], runnable: int, cpus: int, lost: int
+) -> None:  # fmt: skip
+    delays = pool([waits], runnable, cpus)
+    delays._looked = 20_000_000
+    assert delays.delta(30_000_000) == lost
     delays.close()
 
 
@@ -97,22 +137,18 @@ def test_native_threads_are_found_and_python_threads_are_not() -> None:
     assert pool in (0, 1)  # 1 where NumPy comes with OpenBLAS
 
 
-def test_threads_that_wait_in_turn_are_told_apart_by_looks_between() -> None:
-    """Each wait counts once: of the threads that waited between two looks the longest, at most the time between."""
-    waits = iter([4_000_000, 4_100_000, 9_000_000, 300_000])  # the longest since the last reading
-
-    class Told(PoolDelay):
-        def _longest(self, now: int) -> int:
-            self._looked = now
-            return next(waits)
-
-    delays = Told()
+def test_looks_inside_a_segment_add_up_at_its_end() -> None:
+    delays = pool([(0, 4_000_000), (4_100_000, 0), (0, 9_000_000), (0, 300_000), (0, 0)], runnable=9)
+    at = delays.at
     delays._looked = 0
     delays.look(5_000_000)
     delays.look(5_500_000)  # too soon to ask
     delays.look(10_000_000)
     delays.look(12_000_000)  # waited 9 ms, the most of it before anybody needed it
+    assert delays.at == at
     assert delays.delta(13_000_000) == 4_000_000 + 4_100_000 + 2_000_000 + 300_000
+    assert delays.delta(14_000_000) == 0
+    assert delays.at == 14_000_000
     delays.close()
 
 

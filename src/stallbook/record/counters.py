@@ -28,6 +28,7 @@ LOOK_NS: Final = 1_000_000
 
 _OWN = "/proc/thread-self/schedstat"
 _TASKS = "/proc/self/task"
+_LOAD = "/proc/loadavg"
 _SIZE = 96
 _RESCAN = 4096
 _RUSAGE_THREAD: Final = 1
@@ -94,50 +95,66 @@ class RunDelay:
 
 
 class PoolDelay(RunDelay):
-    """The longest delay of any thread of the step: the caller's, or a native one (a BLAS or OpenMP pool's).
+    """How long any thread of the step waited: the caller, or a native one (a BLAS or OpenMP pool's).
 
-    The caller waits for its pool at a barrier, so the step loses the longest delay, not the sum. Threads that Python
-    started are left out: the step does not wait for those. The set is looked up again now and then.
+    They wait for each other at barriers, so the step loses the time in which at least one of them had no CPU: not the
+    sum over threads, which counts an instant twice where two wait at once, and not the longest, which falls short
+    where they wait in turn. The kernel tells each thread's sum alone. But no more tasks can wait at once than are
+    runnable beyond the CPUs: so this time is at least the sum over that many, at least the longest, and at most what
+    passed. `look`, called inside a long segment, makes it finer.
 
-    Where the threads are switched out in turn, the step loses what each of them waited, one after the other, and the
-    longest falls short. `look` tells that apart: the longest since the last look, at most the time since, is kept.
+    Threads that Python started are left out: the step does not wait for those. The set is looked up again now and then.
     """
 
-    __slots__ = ("_calls", "_kept", "_looked", "_others")
+    __slots__ = ("_calls", "_cpus", "_kept", "_load", "_looked", "_others")
 
     def __init__(self) -> None:
         self._others: dict[int, tuple[tuple[Any, ...], int]] = {}  # thread: (how to read it, last)
         self._calls = self._kept = self._looked = 0
+        whole = os.cpu_count() or 1
+        self._cpus = whole if len(os.sched_getaffinity(0)) == whole else 0
+        """0: this process may not use all, and tasks can wait though a CPU is free."""
         super().__init__()
+        self._load = self._arguments(os.open(_LOAD, os.O_RDONLY | os.O_CLOEXEC))
         self._rescan()
 
     def look(self, now: int) -> None:
         """Not worth it more often than each `LOOK_NS`."""
-        since = now - self._looked
-        if since >= LOOK_NS:
+        if now - self._looked >= LOOK_NS:
             at = self.at
-            self._kept += min(self._longest(now), since)
+            self._kept += self._waited(now)
             self.at = at
 
     def delta(self, now: int) -> int:
-        """Ns that the slowest of the threads waited for a CPU since the last call, from look to look."""
+        """Ns in which any of the threads waited for a CPU since the last call."""
         kept = self._kept
         self._kept = 0
-        return kept + self._longest(now)
+        return kept + self._waited(now)
 
-    def _longest(self, now: int) -> int:
+    def _waited(self, now: int) -> int:
+        """Since the last reading."""
+        since = now - self._looked
         self._looked = now
-        longest = super().delta(now)
+        total = longest = super().delta(now)
         for thread, (read, last) in self._others.items():
             if self._pread(*read) > 0:
-                total = int(self._buffer.value.split()[1])
-                if total != last:
-                    self._others[thread] = (read, total)
-                    longest = max(longest, total - last)
+                ever = int(self._buffer.value.split()[1])
+                if ever != last:
+                    self._others[thread] = (read, ever)
+                    total += ever - last
+                    longest = max(longest, ever - last)
+        if total > longest and self._cpus:
+            longest = max(longest, total // max(self._runnable() - self._cpus, 1))
         self._calls += 1
         if self._calls % _RESCAN == 0:
             self._rescan()
-        return longest
+        return min(longest, since)
+
+    def _runnable(self) -> int:
+        """Tasks of the machine that run or could."""
+        if self._pread(*self._load) <= 0:
+            return 1 << 30
+        return int(self._buffer.value.split()[3].split(b"/")[0])
 
     def _rescan(self) -> None:
         python = {t.native_id for t in threading.enumerate()} | {threading.get_native_id()}
@@ -152,6 +169,8 @@ class PoolDelay(RunDelay):
     def close(self) -> None:
         """Close the files."""
         super().close()
-        for read, _ in self._others.values():
-            os.close(read[0].value)
+        for read in (self._load, *(read for read, _ in self._others.values())):
+            with contextlib.suppress(OSError):
+                os.close(read[0].value)
+        self._load = self._arguments(-1)
         self._others.clear()

@@ -86,7 +86,7 @@ def plans(seconds: float, rate: float) -> list[Plan]:
         admit_watermark=0.0,
         kv_blocks=2000,
     )
-    mixed = replace(last, tokenize="loop", capture_sizes=(1, 2, 4, 8, 16))
+    mixed = replace(last, rate=0.6 * rate, tokenize="loop", capture_sizes=(1, 2, 4, 8, 16))
     alone = "2 threads, alone"
     return [
         Plan("calm", full, one_core=True),
@@ -148,7 +148,7 @@ class Judge:
 
     def result(self, plan: Plan, seeds: Sequence[int]) -> Result:
         """All runs of one configuration together."""
-        gaps, time_, total = Distribution.of(np.zeros(0, np.int64)), Charged(), Pile()
+        gaps, time_, total, quiet = Distribution.of(np.zeros(0, np.int64)), Charged(), Pile(), Pile()
         probes, taken = [], []
         for seed in seeds:
             path = path_of(self.folder, plan, seed)
@@ -156,12 +156,17 @@ class Judge:
             spans: list[Span] = [(a, b) for a, b in told["spans"]]
             p = self._partition(plan, seed, path, spans)
             gaps, time_ = gaps + gaps_of(p), time_ + charged(p)
-            total += pile(self._judged(decode_steps(p), spans))
+            steps = decode_steps(p)
+            steps = steps.where(_warm(steps))
+            total += pile(steps.where(inside(steps, spans)) if spans else steps)
+            quiet += pile(steps.where(clear(steps, spans)))
             probes += p.run.probes.ns.tolist()
             taken.append(told["stolen"])
-        judged = "beside it" if plan.neighbours else "all"
+        judged = "steps beside a neighbour" if plan.neighbours else "all steps"
+        against = f"those of {plan.against}" if plan.against else "the others" if plan.neighbours else "their own"
         return Result(
-            plan.name, f"{judged}, {'own' if not plan.against else 'alone'}", len(seeds), gaps, time_, total,
+            plan.name, f"{judged} against {against}", len(seeds), gaps, time_, total,
+            quiet if plan.neighbours else None,
             statistics.median(probes) if probes else None, statistics.fmean(t or 0.0 for t in taken),
         )  # fmt: skip
 
@@ -174,11 +179,6 @@ class Judge:
             base = uncontended(steps.where(clear(steps, spans) & _warm(steps)))
         self.baselines[plan.name, seed] = base
         return partition(log, "full", base)
-
-    @staticmethod
-    def _judged(steps: DecodeSteps, spans: list[Span]) -> DecodeSteps:
-        keep = _warm(steps)
-        return steps.where(keep & inside(steps, spans) if spans else keep)
 
 
 def _warm(steps: DecodeSteps) -> Any:
@@ -199,7 +199,10 @@ def study(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     judge = Judge(folder)
     results = [judge.result(plan, seeds) for plan in todo if plan.name != "bent"]
     bent = bent_of(path_of(folder, todo[-1], seeds[0]))
-    facts = {"machine": machine(), "seconds": options.seconds, "rounds": len(seeds), "seeds": seeds, "started": started}
+    facts = {"machine": machine(), "seconds": options.seconds, "rate": options.rate, "seeds": seeds, "started": started}
+    if options.again and (folder / "pile.json").exists():
+        before = json.loads((folder / "pile.json").read_text())
+        facts = {key: before[key] for key in facts}
     return as_json(results, bent, facts)
 
 

@@ -119,6 +119,8 @@ class Pile:
 
     steps: int = 0
     host_ns: int = 0
+    usual_ns: int = 0
+    """Their baselines."""
     excess_ns: int = 0
     os_ns: int = 0
     """Of the excess."""
@@ -141,6 +143,16 @@ class Pile:
         return self.excess_ns - self.os_ns - self.slow_ns
 
     @property
+    def scatter(self) -> float | None:
+        """The excess as a fraction of the baselines: how far steps that nothing hindered scatter above them."""
+        return self.excess_ns / self.usual_ns if self.usual_ns else None
+
+    def beyond(self, scatter: float) -> float | None:
+        """The share of `os` in what is left of the excess when steps that nothing hindered scatter so far."""
+        left = self.excess_ns - scatter * self.usual_ns
+        return self.os_ns / left if left > 0 else None
+
+    @property
     def os_share(self) -> float | None:
         """Of the excess; None where there is none."""
         return self.os_ns / self.excess_ns if self.excess_ns else None
@@ -159,7 +171,7 @@ def pile(steps: DecodeSteps) -> Pile:
     slow = np.minimum(steps.slow, excess - os)
     far = steps.host >= FAR * steps.usual
     of_far = [x[far] for x in (steps.gaps, steps.host, excess, os)]
-    parts = [np.ones_like(far), steps.host, excess, os, slow, steps.os, far, *of_far]
+    parts = [np.ones_like(far), steps.host, steps.usual, excess, os, slow, steps.os, far, *of_far]
     return Pile(*(int(part.sum()) for part in parts))
 
 

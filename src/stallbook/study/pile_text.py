@@ -18,7 +18,8 @@ PERCENTILES: Final = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99.9": 99.9}
 
 @dataclass(frozen=True)
 class Result:
-    """One configuration, all its runs together. judged: which of its steps, and against what.
+    """One configuration, all its runs together. judged: which of its steps, and against what. quiet: the same runs'
+    steps while the neighbours slept, where there are any.
 
     speed_ns: the median probe. stolen: what the hypervisor took, as a fraction of the machine's time.
     """
@@ -29,8 +30,15 @@ class Result:
     gaps: Distribution
     time: Charged
     pile: Pile
+    quiet: Pile | None
     speed_ns: float | None
     stolen: float | None
+
+    @property
+    def beyond(self) -> float | None:
+        """The share of `os` in the excess beyond what quiet steps scatter."""
+        scatter = self.quiet.scatter if self.quiet else None
+        return None if scatter is None else self.pile.beyond(scatter)
 
     def itl_ms(self) -> dict[str, float | None]:
         """Percentiles and the longest gap."""
@@ -45,6 +53,7 @@ def as_json(results: Sequence[Result], bent: Bent | None, facts: Mapping[str, An
             "name": r.name, "judged": r.judged, "runs": r.runs, "gaps": r.gaps.count, "itl_ms": r.itl_ms(),
             "gap_time": asdict(r.time) | {"os_and_slow": r.time.share},
             "decode": asdict(r.pile) | {"rest_ns": r.pile.rest_ns, "os": r.pile.os_share, "far_os": r.pile.far_share},
+            "quiet": asdict(r.quiet) | {"scatter": r.quiet.scatter} if r.quiet else None, "os_beyond": r.beyond,
             "probe_ns": r.speed_ns, "stolen": r.stolen,
         }
         for r in results
@@ -55,10 +64,12 @@ def as_json(results: Sequence[Result], bent: Bent | None, facts: Mapping[str, An
 def to_text(told: Mapping[str, Any]) -> str:
     """The tables of what `as_json` gave."""
     machine = told["machine"]
-    lines = [f"{machine['cpu']}, {machine['cores']} cores; {told['rounds']} x {told['seconds']:g} s each, seeds "
-             f"{', '.join(map(str, told['seeds']))}; {told['started']}"]  # fmt: skip
+    head = (
+        f"{machine['cpu']}, {machine['cores']} cores; {told['seconds']:g} s of {told['rate']:g} requests/s, seeds "
+        f"{', '.join(map(str, told['seeds']))}; {told['started']}"
+    )
     tables = [_gaps(told["configurations"]), _excess(told["configurations"]), _far(told["configurations"])]
-    text = "\n".join([*map(wrapped, lines), "", *map(as_text, tables)])
+    text = "\n".join([wrapped(head), "", *map(as_text, tables)])
     return text + "\n" + _baselines(told["baselines"]) if told["baselines"] else text
 
 
@@ -83,11 +94,19 @@ def _excess(found: Sequence[Mapping[str, Any]]) -> Table:
         d = one["decode"]
         parts = [d[key] for key in ("os_ns", "slow_ns", "rest_ns")]
         shares = [percent(part / d["excess_ns"] if d["excess_ns"] else None) for part in parts]
-        figures = [f"{d['steps']:,}", _seconds(d["host_ns"]), _seconds(d["excess_ns"]), *shares, one["judged"]]
+        scatter = one["quiet"]["scatter"] if one["quiet"] else None
+        times = [_seconds(d[key]) for key in ("usual_ns", "excess_ns")]
+        figures = [f"{d['steps']:,}", *times, *shares, percent(scatter), percent(one["os_beyond"])]
         rows.append((one["name"], [Cell(x) for x in figures]))
-    columns = ("steps", "s", "excess s", "os", "slow", "rest", "judged")
-    note = "s: host time of their decode. Excess: above the baseline where positive. os, slow, rest: shares of it."
-    return Table("excess", "Decode steps above their uncontended baseline", "", columns, rows, (note,), frozenset({6}))
+    columns = ("steps", "usual", "excess", "os", "slow", "rest", "scatter", "beyond")
+    note = (
+        "usual, excess: s of the steps' baselines, and above them where positive. os, slow, rest: "
+        "shares of the excess. scatter: the excess of the same runs' steps while the neighbours slept, as a share of "
+        "their baselines; beyond: the share of os in what exceeds that."
+    )
+    judged = "; ".join(f"{one['name']}: {one['judged']}" for one in found)
+    title = "Decode steps above their uncontended baseline"
+    return Table("excess", title, "", columns, rows, (note, f"Judged: {judged}."))
 
 
 def _far(found: Sequence[Mapping[str, Any]]) -> Table:

@@ -197,7 +197,7 @@ def test_counters(everything: Partition, tmp_path: Path) -> None:
 def test_what_was_not_recorded_is_named(tmp_path: Path) -> None:
     trace = traced(sb.partition(sb.open(DATA / "scenarios" / "S01.jsonl")), tmp_path)
     (run,) = trace.of("run")
-    assert "os" in run.args["not_recorded"].split(", ")
+    assert "os" in run.args["not_placed"].split(", ")
     assert "queue" not in trace.counters
 
 

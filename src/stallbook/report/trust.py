@@ -34,6 +34,8 @@ def rows(r: RunReport) -> Iterator[tuple[str, str]]:
         yield "rough only", "; ".join(weak)
     yield "machine", _machine(r)
     yield "instrument", _instrument(r)
+    if isinstance(client := r.facts.get("client"), Mapping):
+        yield "client", _client(client)
     if r.notes:
         yield "repaired", ", ".join(f"{words.plain(slug).replace('_', ' ')}: {n:,}" for slug, n in r.notes.items())
 
@@ -132,3 +134,12 @@ def _instrument(r: RunReport) -> str:
     if told and closed is None:
         told.append("the log was never closed, so its process was ended")
     return ", ".join(told) if told else f"its own cost: {words.UNKNOWN_TEXT}"
+
+
+def _client(told: Mapping[str, object]) -> str:
+    """What was joined to the log."""
+    counts = {key: n for key in ("requests", "matched", "chunks") if isinstance(n := told.get(key), int)}
+    return (
+        f"{words.plain(str(told.get('tool', '')))}: {counts.get('matched', 0):,} of its "
+        f"{words.many(counts.get('requests', 0), 'request')} joined, {words.many(counts.get('chunks', 0), 'chunk')}"
+    )

@@ -17,7 +17,9 @@ READ = (*CORE, "partition", "waits", "prompts", "tally", "counters", "stalls", "
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
     "causes": (),
-    "run": ("errors",),
+    "run": ("errors", "tables", "faces"),  # inside the methods that show it alone
+    "tables": ("errors", "run"),
+    "faces": (*CORE, "partition", "palette"),
     "record": (),
     "log": ("errors", "run", "record"),
     "client": ("errors", "run"),
@@ -31,7 +33,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "away": ("run", "causes", "intervals", "gaps"),
     "spans": ("run", "intervals", "gaps", "ledger", "away"),
     "abilities": ("run", "causes", "charges"),
-    "partition": (*CORE, "frames"),  # inside `to_arrow` alone
+    "partition": (*CORE, "frames", "tables", "faces"),  # inside the methods that show it alone
     "waits": (*CORE, "partition"),
     "prompts": (*CORE, "partition"),
     "tally": (*CORE, "partition"),
@@ -46,7 +48,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "overtime": READ,
     "scene": (*READ, "overtime"),
     "incidents": READ,
-    "report": (*READ, "frames", "compare", "check", "palette", "overtime", "scene", "incidents"),
+    "report": (*READ, "frames", "faces", "compare", "check", "palette", "overtime", "scene", "incidents"),
     "demo": ("errors", "record"),
     "study": ("errors", "run", "demo", "log", "tally", "counters", "partition", "causes", "compare"),
     "inject": ("errors", "run", "causes", "demo", "record", "partition"),
@@ -54,7 +56,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 }
 """For each place what it may import of this package, itself apart. `report` derives nothing; only `cli` knows all."""
 
-ENGINE_SAFE = {"rich", "typer", "numpy", "pyarrow", "numba", "tokenizers", "threadpoolctl"}
+ENGINE_SAFE = {"rich", "typer", "numpy", "pyarrow", "pandas", "polars", "numba", "tokenizers", "threadpoolctl"}
 """What must not be loaded into an engine that only records."""
 
 
@@ -85,6 +87,13 @@ FILES = [p for p in sorted(SOURCE.rglob("*.py")) if p.parent != SOURCE or p.stem
 def test_knows_only_what_stands_before_it(path: Path) -> None:
     allowed = {place(path), *MAY_IMPORT[place(path)]}
     assert imported(path) <= allowed, f"{path.name} may import {sorted(allowed)}"
+
+
+@pytest.mark.parametrize("name", ["run", "partition"])
+def test_views_are_loaded_when_asked_for(name: str) -> None:
+    """What a run or a partition shows of itself is no part of it."""
+    top = [node for node in ast.parse((SOURCE / f"{name}.py").read_text()).body if isinstance(node, ast.ImportFrom)]
+    assert not {node.module for node in top} & {f"stallbook.{view}" for view in ("frames", "tables", "faces")}
 
 
 def test_every_place_has_a_rule() -> None:

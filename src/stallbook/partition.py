@@ -102,6 +102,30 @@ class Partition:
 
         return to_arrow(self)
 
+    def to_pandas(self) -> Any:
+        """The same as a pandas DataFrame."""
+        from stallbook.tables import to_pandas
+
+        return to_pandas(self.to_arrow())
+
+    def to_polars(self) -> Any:
+        """The same as a Polars DataFrame."""
+        from stallbook.tables import to_polars
+
+        return to_polars(self.to_arrow())
+
+    def __repr__(self) -> str:
+        """In one line: a partition is too large to print."""
+        from stallbook.faces import partition_line
+
+        return partition_line(self)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from stallbook.faces import partition_html
+
+        return partition_html(self)
+
 
 def partition(run: Run, rules: Rules = "full", baseline: ExplicitBaseline | None = None) -> Partition:
     """Charge every nanosecond of every gap of `run` to exactly one cause.

@@ -193,3 +193,33 @@ class Run:
     """Counts of what was merged, dropped or skipped on the way in, by slug."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Metadata of the recording itself: format, platform, the recorder's own cost, drops."""
+
+    def __repr__(self) -> str:
+        """In one line: a run is too large to print."""
+        from stallbook.faces import run_line  # a view for the caller's convenience, as all below
+
+        return run_line(self)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from stallbook.faces import run_html
+
+        return run_html(self)
+
+    def to_arrow(self, table: str = "steps") -> Any:
+        """One of the run's tables as a `pyarrow.Table`: `stallbook.tables.TABLES` names them."""
+        from stallbook.tables import run_table
+
+        return run_table(self, table)
+
+    def to_pandas(self, table: str = "steps") -> Any:
+        """The same as a pandas DataFrame."""
+        from stallbook.tables import to_pandas
+
+        return to_pandas(self.to_arrow(table))
+
+    def to_polars(self, table: str = "steps") -> Any:
+        """The same as a Polars DataFrame."""
+        from stallbook.tables import to_polars
+
+        return to_polars(self.to_arrow(table))

@@ -100,6 +100,12 @@ class RunReport:
 
         return dumps([self])
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from stallbook.report.face import html
+
+        return html(self)
+
     def as_dict(self) -> dict[str, Any]:
         """The report as the JSON document's object of one run."""
         from stallbook.report.jsonout import run_object

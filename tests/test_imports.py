@@ -50,7 +50,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "incidents": READ,
     "report": (*READ, "frames", "faces", "compare", "check", "palette", "overtime", "scene", "incidents"),
     "demo": ("errors", "record"),
-    "study": ("errors", "run", "demo", "log", "tally", "counters", "partition", "causes", "compare"),
+    "study": (*CORE, "demo", "log", "tally", "counters", "partition", "compare"),
     "inject": ("errors", "run", "causes", "demo", "record", "partition"),
     "cli": (*READ, "frames", "compare", "check", "report", "demo", "study", "inject", "log", "client", "record"),
 }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -195,3 +197,20 @@ def test_the_page_shows_what_was_measured() -> None:
     shown = page.split("<!-- measured -->\n```\n")[1].split("```\n<!-- end measured -->")[0]
     assert shown == to_text(kept)
     assert "python benchmarks/sixth_pile.py" in page
+
+
+def test_the_benchmark_runs_the_configurations_that_the_page_explains() -> None:
+    spec = importlib.util.spec_from_file_location("sixth_pile", ROOT / "benchmarks" / "sixth_pile.py")
+    assert spec is not None
+    assert spec.loader is not None
+    benchmark = importlib.util.module_from_spec(spec)
+    sys.modules["sixth_pile"] = benchmark
+    spec.loader.exec_module(benchmark)
+    kept = json.loads((ROOT / "tests" / "study" / "gold" / "sixth_pile.json").read_text())
+    plans = benchmark.plans(kept["seconds"], kept["rate"])
+    assert [plan.name for plan in plans[:-1]] == [one["name"] for one in kept["configurations"]]
+    page = (ROOT / "docs" / "sixth-pile.md").read_text()
+    for plan in plans:
+        assert f"*{plan.name}*" in page
+        assert plan.settings.blas_threads == (2 if "2 threads" in plan.name else 1)
+        assert not plan.against or plan.against in [other.name for other in plans[: plans.index(plan)]]

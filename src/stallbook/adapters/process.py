@@ -11,7 +11,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -72,14 +72,19 @@ class Process:
             for then in self.after_fork:
                 then()
 
-    def become_engine(self, index: int, config: Mapping[str, Any], os_counters: str, **facts: Any) -> None:
-        """This process runs an engine loop. The first engine's log is the folder; of others, `NAME.dp1.stall`, ..."""
+    def become_engine(
+        self, index: int, config: Mapping[str, Any], os_counters: str, lacking: Collection[str] = (), **facts: Any
+    ) -> None:
+        """This process runs an engine loop. The first engine's log is the folder; of others, `NAME.dp1.stall`, ...
+
+        lacking: what this log cannot record, for want of a hook.
+        """
         if self.role:
             return
         if index:
             facts["frontends"] = self.folder.name
             self.folder = self.folder.with_name(f"{self.folder.stem}.dp{index}{self.folder.suffix}")
-        records = [one for one in _RECORDS if one != "os" or available()]
+        records = [one for one in _RECORDS if one not in lacking and (one != "os" or available())]
         self._open("engine", config=config, records=records, os_counters=os_counters)
         for key, value in facts.items():
             self.fact(key, value)

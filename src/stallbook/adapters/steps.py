@@ -45,7 +45,7 @@ class Steps:
     """Writes steps to a recorder.
 
     apart: the forward pass runs in another process. last: when the engine's thread did what the hooks saw last; -1
-    while nothing is under way, so that no segment covers an idle engine. handles: of all requests that are alive. batch:
+    while nothing is under way, so that no segment covers an idle engine. handles: of requests that are alive. batch:
     those that decode.
     """
 

@@ -51,6 +51,7 @@ def read_spool(path: Path, draft: Draft, process: str, owner: bool, join: Join) 
         reader.finish()
     except _BROKEN:
         raise StallbookError("bad-record", "records that make no sense", "record again", str(path)) from None
+    join.ended(process, closed=data[-8:] != bytes(8))
 
 
 class _Reader:
@@ -193,6 +194,7 @@ class _Reader:
         column = {name: head[name].astype(np.int64) for name in COLUMNS}
         column["step"] = np.array(store.ids, dtype=np.int64)
         column["t1"] = column["t0"] + column["dt"]
+        self.join.alive(self.process, int(column["t1"].max()))
         column["cpu"] = column["delay"] = np.full(len(head), -1)
         if END[kind].itemsize:
             end = np.frombuffer(b"".join(store.ends), END[kind])

@@ -149,6 +149,7 @@ def _deliver(c: Context, payload: memoryview) -> None:
 
 
 def _handed(c: Context, pairs: list[tuple[int, int]], t: int, boundary: int) -> None:
+    c.join.alive(c.process, t)
     for handle, tokens in pairs:
         if not c.owner:
             if name := c.frontend(handle):

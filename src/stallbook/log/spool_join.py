@@ -41,6 +41,18 @@ class Join:
     graph: dict[int, tuple[int, int]] = field(default_factory=dict)
     """By step: graph code and padded size, where a worker knew."""
 
+    last: dict[str, int] = field(default_factory=dict)
+    """When each process was last known to be at work."""
+
+    def alive(self, process: str, t: int) -> None:
+        """A process was at work at that time."""
+        self.last[process] = max(self.last.get(process, t), t)
+
+    def ended(self, process: str, closed: bool) -> None:
+        """A spool is read: was it closed, or did its process end without that?"""
+        told = self.draft.facts.setdefault("processes", {})
+        told[process] = {"closed": closed, "last_ns": self.last.get(process)}
+
     def arrival(self, name: str, t: int, prompt: int, limit: int) -> tuple[int, int, int]:
         """When a request arrived that the engine saw at `t`: at its frontend, if one recorded it."""
         came = self.came.get(name)
@@ -91,7 +103,7 @@ class Join:
         row = np.minimum(np.searchsorted(ids, columns["step"]), len(ids) - 1)
         known = ids[row] == columns["step"]
         if not known.all():
-            draft.notes["segments_of_unfinished_steps"] += int(np.count_nonzero(~known))
+            draft.notes["unfinished_steps"] += len(np.unique(columns["step"][~known]))
         columns = {name: column[known] for name, column in columns.items()}
         row = row[known]
         columns["t0"], columns["t1"] = np.maximum(columns["t0"], t0[row]), np.minimum(columns["t1"], t1[row])

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from rich.table import Table
 
 from stallbook.counters import STILL_DRIFT
-from stallbook.report import words
+from stallbook.report import selfcheck, words
 from stallbook.report.layout import pairs
 from stallbook.report.model import Reconciled, RunReport
 from stallbook.report.summary import Summary
@@ -34,6 +34,7 @@ def rows(r: RunReport) -> Iterator[tuple[str, str]]:
         yield "rough only", "; ".join(weak)
     yield "machine", _machine(r)
     yield "instrument", _instrument(r)
+    yield from selfcheck.rows(r)
     if isinstance(client := r.facts.get("client"), Mapping):
         yield "client", _client(client)
     if r.notes:

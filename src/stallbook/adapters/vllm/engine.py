@@ -90,7 +90,8 @@ class Engine:
             "layout": layout, "engine_index": index, "executor": type(executor).__name__,
             "step_function": getattr(getattr(core, "step_fn", None), "__name__", ""),
         }  # fmt: skip
-        process.become_engine(index, _config(core), "step" if inside is not None else "segment", **facts)
+        lacking = [] if hasattr(scheduler, "_preempt_request") else ["evictions"]
+        process.become_engine(index, _config(core), "step" if inside is not None else "segment", lacking, **facts)
         recorder = process.recorder
         if recorder is None or not recorder.on:
             return

@@ -1,0 +1,175 @@
+"""Engine core, worker and API server as processes: their spools are one recording."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from fake_vllm import MS, START, Clock, Output, Worker, core, outputs, process, request, wrapped
+
+import stallbook as sb
+from stallbook.adapters.process import Process
+from stallbook.adapters.vllm import frontend
+from stallbook.adapters.vllm.engine import Engine
+from stallbook.adapters.vllm.worker import Worker as Hooked
+
+
+def api_server(process: Process) -> Any:
+    """The modules of an API server, hooked."""
+
+    class InputProcessor:
+        @staticmethod
+        def assign_request_id(asked: Any) -> None:
+            asked.request_id += "-0a1b2c3d"
+
+    class OutputProcessor:
+        request_states = ("some",)
+
+        def process_outputs(self, made: list[Any], timestamp: float | None = None) -> str:
+            return "processed"
+
+    InputProcessor.__module__ = "vllm.v1.engine.input_processor"
+    module: Any = ModuleType("vllm.v1.engine.input_processor")
+    module.InputProcessor, module.OutputProcessor = InputProcessor, OutputProcessor
+    frontend.install(module, process)
+    return SimpleNamespace(assign=InputProcessor.assign_request_id, processor=OutputProcessor())
+
+
+def asked(name: str, ago_ms: float = 0) -> Any:
+    """A request that is about to be sent to the engine core."""
+    params = SimpleNamespace(max_tokens=20)
+    return SimpleNamespace(
+        request_id=name, arrival_time=time.time() - ago_ms / 1e3, sampling_params=params, prompt_token_ids=[1] * 8
+    )
+
+
+def test_a_worker_s_segments_lie_in_the_engine_s_steps(tmp_path: Path, clock: Clock, utils: ModuleType) -> None:
+    folder = tmp_path / "a.stall"
+    engine, apart = process(folder, clock), process(folder, clock)
+    the_core, worker = core(clock), Worker(clock, utils)
+    Engine(the_core, engine)
+    Hooked(wrapped(worker), apart)
+    the_core.scheduler.add_request(request("r1"))
+    for output in (Output({"r1": 8}, new=("r1",)), Output({"r1": 1})):
+        the_core.scheduler.schedule(output)
+        clock.go(2)  # the message on its way
+        worker.execute_model(output)
+        clock.go(1)
+        worker.sample_tokens()
+        clock.go(3)
+        the_core.scheduler.update_from_output(output, {"r1": 1})
+    for one in (engine, apart):
+        assert one.recorder is not None
+        assert (one.hooks.errors, one.recorder.errors) == (0, 0)
+        one.recorder.close()
+    assert [apart.role, engine.role] == ["worker:0", "engine"]
+    p = sb.partition(sb.open(folder))
+    assert p.run.notes == {}
+    assert dict(zip(p.causes, (p.parts()[0] / MS).tolist(), strict=True)) == {
+        "prefill": 0, "preempt": 0, "graph": 0, "gc": 0, "tok": 0, "fwd": 5, "residual": 0, "sched": 1, "sample": 1,
+        "output": 1, "other:ipc": 6, "other:logits": 1, "other:runner": 2,
+    }  # fmt: skip
+    assert p.run.facts["worker:0.hooks"]["vllm.v1.utils._PROFILER_FUNC"]
+
+
+def test_a_step_that_the_engine_never_ended_is_counted(tmp_path: Path, clock: Clock, utils: ModuleType) -> None:
+    folder = tmp_path / "a.stall"
+    engine, apart = process(folder, clock), process(folder, clock)
+    the_core, worker = core(clock), Worker(clock, utils)
+    Engine(the_core, engine)
+    Hooked(wrapped(worker), apart)
+    the_core.scheduler.add_request(request("r1"))
+    for output in (Output({"r1": 8}, new=("r1",)), Output({"r1": 1})):
+        the_core.scheduler.schedule(output)
+        worker.execute_model(output)
+        worker.sample_tokens()
+        if output.new:
+            the_core.scheduler.update_from_output(output, {"r1": 1})
+    run = sb.open(folder)  # killed, all of them
+    assert run.notes == {"unfinished_steps": 1}
+    assert len(run.steps.id) == 1
+
+
+def test_only_the_worker_that_answers_records_segments(tmp_path: Path, clock: Clock, utils: ModuleType) -> None:
+    apart, worker = process(tmp_path / "a.stall", clock), Worker(clock, utils)
+    Hooked(wrapped(worker, tensor_parallel_size=2, world_size=4), apart)  # of the first stage of two
+    output = Output({"r1": 1})
+    vars(output)["_stallbook_step"] = 1
+    worker.execute_model(output)
+    worker.sample_tokens()
+    assert apart.recorder is not None
+    written = apart.recorder._store.written if apart.recorder._store else 0
+    vars(output)["_stallbook_step"] = 2
+    worker.execute_model(output)
+    worker.sample_tokens()
+    assert apart.recorder._store is not None
+    assert apart.recorder._store.written == written
+    apart.recorder.close()
+
+
+def test_what_a_frontend_adds(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "a.stall"
+    engine, front = process(folder, clock), process(folder, clock)
+    now = 1_796_000_000 * 10**9
+    monkeypatch.setattr(time, "time_ns", lambda: now + clock.now)
+    monkeypatch.setattr(time, "time", lambda: (now + clock.now) / 1e9)
+    the_core, api = core(clock), api_server(front)
+    Engine(the_core, engine)
+    one = asked("cmpl-1")
+    clock.go(4)  # tokenized
+    api.assign(one)
+    clock.go(2)  # sent
+    the_core.scheduler.add_request(request(one.request_id))
+    for output in (Output({one.request_id: 8}, new=(one.request_id,)), *(Output({one.request_id: 1}),) * 2):
+        made = Output(dict(output.num_scheduled_tokens), output.new)
+        the_core.scheduler.schedule(made)
+        result = the_core.scheduler.update_from_output(made, {one.request_id: 1})
+        clock.go(3)  # on its way back
+        assert api.processor.process_outputs(result[0].outputs) == "processed"
+    api.processor.process_outputs(outputs({"of another engine": 1})[0].outputs)
+    assert (engine.hooks.errors, front.hooks.errors, front.role) == (0, 0, "api:0")
+    for each in (engine, front):
+        assert each.recorder is not None
+        each.recorder.close()
+    run = sb.open(folder)
+    assert run.requests.names == ("cmpl-1-0a1b2c3d",)
+    assert abs(int(run.requests.arrive[0]) - START) < 1000  # a float of seconds since 1970 has no more
+    holds = {run.names[k]: (b - a) / MS for k, a, b in zip(run.holds.kind, run.holds.t0, run.holds.t1, strict=True)}
+    assert holds == {"handoff": 2, "tokenize": pytest.approx(4, abs=1e-3)}
+    assert run.deliveries.tokens.tolist() == [1, 1, 1]
+    waits = sb.partition(run)
+    assert waits.reconcile.max_error_ns == 0
+
+
+def test_engines_of_a_data_parallel_server_have_logs_of_their_own(tmp_path: Path, clock: Clock) -> None:
+    folder = tmp_path / "a.stall"
+    front, engines = process(folder, clock), [process(folder, clock) for _ in range(2)]
+    api = api_server(front)
+    for index, engine in enumerate(engines):
+        the_core = core(clock, index=index)
+        Engine(the_core, engine)
+        one = asked(f"cmpl-{index}")
+        api.assign(one)
+        the_core.scheduler.add_request(request(one.request_id))
+        output = Output({one.request_id: 8}, new=(one.request_id,))
+        the_core.scheduler.schedule(output)
+        api.processor.process_outputs(the_core.scheduler.update_from_output(output, {one.request_id: 1})[0].outputs)
+    for each in (front, *engines):
+        assert each.recorder is not None
+        each.recorder.close()
+    runs = [sb.open(folder), sb.open(tmp_path / "a.dp1.stall")]
+    assert [run.requests.names for run in runs] == [("cmpl-0-0a1b2c3d",), ("cmpl-1-0a1b2c3d",)]
+    assert [run.deliveries.tokens.tolist() for run in runs] == [[1], [1]]
+
+
+def test_several_frontends_find_names(tmp_path: Path, clock: Clock) -> None:
+    fronts = [process(tmp_path / "a.stall", clock) for _ in range(3)]
+    for front in fronts:
+        front.become_frontend()
+    assert [front.role for front in fronts] == ["api:0", "api:1", "api:2"]
+    for front in fronts:
+        assert front.recorder is not None
+        front.recorder.close()

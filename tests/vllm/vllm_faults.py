@@ -12,7 +12,7 @@ import signal
 import statistics
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -24,6 +24,8 @@ from stallbook.inject.machine import Competitor
 from stallbook.inject.truth import Planted, Truth, Window
 
 NOISE_NS = 50_000
+USUAL_NS = 1_000_000
+"""Between two marks the engine's thread also waits for the interpreter's lock, and for its own process's threads."""
 SPACE_S = 0.45
 """Between two faults."""
 COLLECT, TAKE = signal.SIGUSR2, signal.SIGUSR1
@@ -39,6 +41,10 @@ class Told:
     begin: int = 0
     end: int = 0
 
+    def save(self, path: Path) -> None:
+        """Write all of it."""
+        path.write_text(json.dumps(asdict(self)))
+
     def of(self, what: str) -> list[dict[str, Any]]:
         """The plugin's lines of one kind."""
         return [line for line in self.lines if line["what"] == what]
@@ -50,11 +56,10 @@ def read_journals(folder: Path) -> list[dict[str, Any]]:
 
 
 def pin(server: Server, cpu: int) -> None:
-    """Engine core and worker on one CPU, all their threads."""
+    """The main threads of engine core and worker on one CPU."""
     roles = server.processes()
     for pid in [*roles.get("engine", []), *roles.get("worker", [])]:
-        for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
-            os.sched_setaffinity(int(task), {cpu})
+        os.sched_setaffinity(pid, {cpu})
 
 
 def plant(server: Server, told: Told, kinds: Sequence[str], seed: int, burst: Any) -> None:
@@ -67,6 +72,7 @@ def plant(server: Server, told: Told, kinds: Sequence[str], seed: int, burst: An
     for kind in order:
         if kind == "collection":
             os.kill(engine, COLLECT)
+            time.sleep(0.6)
         elif kind == "pool":
             os.kill(engine, TAKE)
             time.sleep(0.6)
@@ -145,5 +151,5 @@ def _foreign(told: Told, alone: bool) -> Iterable[Window]:
     for t0, c0, t1, c1 in points:
         lost = t1 - t0 - (c1 - c0)
         lost -= sum(min(b, t1) - max(a, t0) for a, b in told.slices if a < t1 and t0 < b)
-        if NOISE_NS < lost <= t1 - t0:
+        if USUAL_NS < lost <= t1 - t0:
             yield Window(t0, t1, lost)

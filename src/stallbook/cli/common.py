@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from stallbook.partition import Partition
     from stallbook.run import ExplicitBaseline, Run
 
-__all__ = ["PLAIN", "Baseline", "Client", "Force", "Rules", "opened", "partition_of", "read_baseline"]
+__all__ = ["PLAIN", "Baseline", "Client", "Force", "Rules", "every_log", "opened", "partition_of", "read_baseline"]
 
 Rules = Annotated[
     Literal["full", "post"],
@@ -68,6 +69,17 @@ def opened(path: Path, client: Path | None = None) -> Run:
     from stallbook.client import join
 
     return join(run, client)
+
+
+def every_log(paths: list[Path]) -> Iterator[Path]:
+    """The logs themselves; a ladder's folder stands for its finished runs, rung by rung from the bottom up."""
+    for path in paths:
+        if (path / "study.json").is_file():
+            from stallbook.study.folder import finished_logs
+
+            yield from finished_logs(path)
+        else:
+            yield path
 
 
 def partition_of(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from stallbook.cli.common import PLAIN, Baseline, Client, Force, Rules, partition_of
+from stallbook.cli.common import PLAIN, Baseline, Client, Force, Rules, every_log, partition_of
 from stallbook.errors import StallbookError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def report(
 
     if out is not None:
         refuse_existing(out, force=force)
-    logs = list(_logs(runs))
+    logs = list(every_log(runs))
     if client is not None and len(logs) > 1:
         raise StallbookError("one-client", "--client belongs to one run", "report each run by itself")
     if form in DRAWN:
@@ -62,17 +62,6 @@ def report(
     with whole_file(out, force=force) as part:
         part.write_text(told, encoding="utf-8", errors=PLAIN)
     return None
-
-
-def _logs(paths: list[Path]) -> Iterator[Path]:
-    """The logs themselves; a ladder's folder stands for its finished runs, rung by rung from the bottom up."""
-    for path in paths:
-        if (path / "study.json").is_file():
-            from stallbook.study.folder import finished_logs
-
-            yield from finished_logs(path)
-        else:
-            yield path
 
 
 def _draw(

@@ -14,6 +14,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "stallbook"
 DATA = ("errors", "run", "causes")
 CORE = (*DATA, "intervals", "fast", "gaps", "timeline", "baseline", "charges", "ledger", "away", "spans", "abilities")
 READ = (*CORE, "partition", "waits", "prompts", "tally", "counters", "stalls", "beyond", "pieces")
+ANSWERS = ("compare", "check", "advise")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
     "causes": (),
@@ -49,12 +50,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "scene": (*READ, "overtime"),
     "incidents": READ,
     "advise": (*READ, "incidents"),
-    "report": (*READ, "frames", "advise", "faces", "compare", "check", "palette", "overtime", "scene", "incidents"),
+    "report": (*READ, *ANSWERS, "frames", "faces", "palette", "overtime", "scene", "incidents"),
     "adapters": ("record",),
     "demo": ("errors", "record"),
     "study": (*CORE, "demo", "log", "tally", "counters", "partition", "compare"),
     "inject": ("errors", "run", "causes", "demo", "record", "partition"),
-    "cli": (*READ, "frames", "compare", "check", "advise", "report", "demo", "study", "inject", "log", "client", "record"),
+    "cli": (*READ, *ANSWERS, "frames", "report", "demo", "study", "inject", "log", "client", "record"),
 }
 """For each place what it may import of this package, itself apart. `report` derives nothing; only `cli` knows all."""
 

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 VLLM ?= 0.32.0
 VLLM_HOME ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/stallbook/vllm-$(VLLM)
 
-.PHONY: demo test slow test-vllm lint bench clean
+.PHONY: demo test slow test-browser test-vllm lint bench clean
 
 demo: $(VENV)/.ready
 	$(BIN)/stallbook demo
@@ -15,6 +15,10 @@ test: $(VENV)/.ready
 
 slow: $(VENV)/.ready
 	$(BIN)/python -m pytest -m slow
+
+# Pages in a real Chromium, which the system or `playwright install chromium` provides.
+test-browser: $(VENV)/.ready
+	$(BIN)/python -m pytest -m browser tests/browser $(ARGS)
 
 # Against a real server. Makes an environment of some 5 GB outside the checkout, once (Python 3.11, PyPI).
 test-vllm:

@@ -35,7 +35,7 @@ def histogram(r: RunReport, look: Look) -> Chart:
         for label, b in zip(labels, shown, strict=True)
         for cause, low, high, text in stacked(b.primary, order, f"{label} ms", "gaps")
     ]
-    x = {"field": "bin", "type": "ordinal", "sort": labels}
+    x = {"field": "bin", "type": "ordinal", "sort": labels, "scale": {"domain": labels}}
     many = {"x": x | {"axis": None}, "y": count("gaps", scale={"type": "symlog", "constant": 1}, axis=None)}
     named = {"labelAngle": 0, "title": "gap, ms, from" if look.narrow else "gap, ms", "ticks": False, "domain": False}
     share = count("low", scale=WHOLE, axis={"format": "%", "values": [0, 0.5, 1], "title": None, "grid": False})

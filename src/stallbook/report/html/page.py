@@ -11,12 +11,11 @@ from typing import Any, Final
 
 from stallbook import __version__
 from stallbook.palette import SLOTS
-from stallbook.report import words
 from stallbook.report.detail import Detail
 from stallbook.report.headline import headline, support
 from stallbook.report.html.blocks import Block, Folded, Section, Text
 from stallbook.report.html.look import INK
-from stallbook.report.html.rungs import blocks, groups
+from stallbook.report.html.rungs import blocks, headline_of_many
 from stallbook.report.html.view import sections, summary
 from stallbook.report.many import short
 
@@ -33,8 +32,8 @@ def page(details: Sequence[Detail], tell: Tell = lambda _: None) -> str:
     script = _asset("page.js")
     one = len(details) == 1
     drawn = [_run(d, "", tell) for d in details] if one else _several(details, tell)
-    title = headline(details[0].report) if one else f"{words.many(len(details), 'run')} side by side"
-    lead = list(_lead(details[0])) if one else [f"Of {', '.join(groups([d.report for d in details]))}."]
+    title = headline(details[0].report) if one else headline_of_many([d.report for d in details])
+    lead = list(_lead(details[0])) if one else []
     told: str = _template().render(
         title=title,
         lead=lead,
@@ -62,19 +61,19 @@ def _run(d: Detail, at: str, tell: Tell) -> list[Section]:
 
 
 def _several(details: Sequence[Detail], tell: Tell) -> list[Section]:
-    """The comparison, then every run: folded, and whole where they are few."""
+    """The comparison, then every run: whole where they are few, else folded."""
     tell("side by side")
     out = [Section("runs", "Side by side", list(blocks([d.report for d in details])))]
+    told: list[Section] = []
     for i, d in enumerate(details, 1):
         tell(short(d.report.path))
         body: list[Block] = [Text(headline(d.report)), *map(Text, _lead(d))]
         if len(details) <= WHOLE:
             body += _run(d, f"r{i}-", tell)
-            out.append(Section(f"r{i}", short(d.report.path), body))
         else:
-            body += summary(d)
-            out.append(Section(f"r{i}", short(d.report.path), [*body[:1], Folded("Figures and causes", body[1:])]))
-    return out
+            body = [body[0], Folded("Figures and causes", [*body[1:], *summary(d)])]
+        told.append(Section(f"r{i}", short(d.report.path), body))
+    return out + (told if len(details) <= WHOLE else [Section("each", "Run by run", told)])
 
 
 def _variables() -> str:

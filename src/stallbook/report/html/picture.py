@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from stallbook.report import words
 from stallbook.report.detail import Detail
 from stallbook.report.headline import headline, support
 from stallbook.report.html import charts, render, rungs, timechart
@@ -14,14 +13,14 @@ from stallbook.report.many import short
 
 __all__ = ["picture"]
 
-LINE = 78
+LINE = 72
 """Letters in a line of the title."""
 
 
 def picture(details: Sequence[Detail]) -> bytes:
     """A PNG of one run: its answer, histogram, tail and time; or of several: side by side."""
     parts = _one(details[0]) if len(details) == 1 else rungs.drawn([d.report for d in details], PICTURE)
-    title = headline(details[0].report) if len(details) == 1 else f"{words.many(len(details), 'run')} side by side"
+    title = headline(details[0].report) if len(details) == 1 else rungs.headline_of_many([d.report for d in details])
     below = [*support(details[0].report), short(details[0].report.path)] if len(details) == 1 else []
     heading = {
         "text": textwrap.wrap(title, LINE),
@@ -30,6 +29,7 @@ def picture(details: Sequence[Detail]) -> bytes:
         "subtitleFontSize": 13,
         "subtitleColor": PICTURE.ink("soft"),
         "offset": 14,
+        "frame": "bounds",
     }
     whole = {
         "vconcat": parts,
@@ -37,7 +37,7 @@ def picture(details: Sequence[Detail]) -> bytes:
         "title": heading,
         "resolve": {"scale": {"color": "independent", "x": "independent"}},
     }
-    return render.png(PICTURE.finish(whole), 2)
+    return render.png(PICTURE.finish(whole) | {"padding": 20}, 2)
 
 
 def _one(d: Detail) -> list[Chart]:

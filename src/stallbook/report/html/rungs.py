@@ -16,7 +16,7 @@ from stallbook.report.html.look import Chart, Look, by, count, marks, tip
 from stallbook.report.many import short
 from stallbook.report.model import RunReport
 
-__all__ = ["blocks", "compared", "drawn", "group_of", "groups"]
+__all__ = ["blocks", "compared", "drawn", "group_of", "groups", "headline_of_many"]
 
 Groups = dict[str, list[RunReport]]
 
@@ -24,6 +24,7 @@ _SEED: Final = re.compile(r"__s\d+$")
 TIMES: Final = (("p50", "soft", "circle"), ("p99", "accent", "diamond"), ("p99.9", "ink", "triangle-up"))
 ROW: Final = 34
 RUN: Final = 15
+NAME: Final = 22
 
 
 def group_of(r: RunReport) -> str:
@@ -37,6 +38,20 @@ def groups(reports: Sequence[RunReport]) -> Groups:
     for r in reports:
         out.setdefault(group_of(r), []).append(r)
     return out
+
+
+def headline_of_many(reports: Sequence[RunReport]) -> str:
+    """What became of the long gaps from the first row to the last."""
+    of = groups([r for r in reports if r.gaps])
+    if not of:
+        return "No gaps in any run."
+    first, last = next(iter(of)), list(of)[-1]
+    told = []
+    for name, key in (("p99", "p99"), ("p99.9", "p999")):
+        a, b = ([v for r in of[k] if (v := getattr(r.itl, key)) is not None] for k in (first, last))
+        told.append(f"{name} {words.unit(median(a))}" + ("" if first == last else f" → {words.unit(median(b))}"))
+    where = f"{words.many(len(reports), 'run')} of {first}" if first == last else f"{first} → {last}"
+    return f"{where}: {', '.join(told)}" + (", medians." if len(reports) > len(of) else ".")
 
 
 def blocks(reports: Sequence[RunReport]) -> Iterator[Block]:
@@ -93,9 +108,10 @@ def _values(r: RunReport, *, ttft: bool) -> dict[str, float | None]:
 
 def _points(of: Groups, look: Look, *, ttft: bool) -> Chart:
     rows, bars = [], []
+    times = TIMES[:2] if ttft else TIMES
     for name, runs in of.items():
         told = [(short(r.path), _values(r, ttft=ttft)) for r in runs]
-        for key, *_ in TIMES:
+        for key, *_ in times:
             values = [(path, v) for path, of_run in told if (v := of_run.get(key))]
             rows += [
                 {"row": name, "v": v, "what": key, "tip": tip(f"{path}: {key} {words.unit(v)}")} for path, v in values
@@ -103,9 +119,9 @@ def _points(of: Groups, look: Look, *, ttft: bool) -> Chart:
             if len(values) > 1:
                 bars.append({"row": name, "v": median(v for _, v in values), "what": key})
     names = list(of)
-    scale = {"domain": [t[0] for t in TIMES], "range": [look.ink(t[1]) for t in TIMES]}
+    scale = {"domain": [t[0] for t in times], "range": [look.ink(t[1]) for t in times]}
     colour = by("what", scale=scale, legend=None if look.themed else {"orient": "top", "title": None})
-    shape = by("what", scale={"domain": [t[0] for t in TIMES], "range": [t[2] for t in TIMES]}, legend=None)
+    shape = by("what", scale={"domain": [t[0] for t in times], "range": [t[2] for t in times]}, legend=None)
     axis = {"title": "ms (logarithmic scale)", "grid": True, "format": "~s" if look.narrow else ",~r", "tickCount": 5}
     x = count("v", scale={"type": "log", "nice": False, "padding": 12}, axis=axis)
     y = by("row", sort=names, scale={"domain": names}, axis=_rows_axis(look))
@@ -126,35 +142,31 @@ def _rows_axis(look: Look) -> Chart:
 
 
 def _tails(of: Groups, look: Look) -> Chart:
-    rows, labels, top = [], [], 0
+    """A bar a run, under the name of its rung."""
+    rows: list[Chart] = []
+    labels: list[Chart] = []
+    top = 0
     for name, runs in of.items():
-        labels.append({"y": top + RUN * len(runs) / 2, "text": name})
+        top += NAME
+        labels.append({"y": top - 3, "text": name})
         for r in runs:
-            order = ordered(r.tail.share)
-            order = tuple(sorted(order, key=lambda c: c in ("fwd", "pad", "residual")))
-            for cause, low, high, text in stacked(r.tail.share, list(order), short(r.path), ""):
-                rows.append(
-                    {
-                        "a": low,
-                        "b": high,
-                        "y": top + 1,
-                        "z": top + RUN - 1,
-                        "cause": words.plain(cause),
-                        "tip": tip(text),
-                    }
-                )
+            order = sorted(ordered(r.tail.share), key=lambda c: c in ("fwd", "pad", "residual"))
+            for cause, low, high, text in stacked(r.tail.share, order, short(r.path), ""):
+                at = {"a": round(low, 5), "b": round(high, 5), "y": top + 1, "z": top + RUN - 1}
+                rows.append(at | {"cause": words.plain(cause), "tip": tip(text)})
             top += RUN
-        top += RUN // 2 if len(of) < sum(map(len, of.values())) else 2
     seen = ordered(c for runs in of.values() for r in runs for c, n in r.tail.share.items() if n)
     y = count("y", scale={"domain": [top, 0], "nice": False}, axis=None)
-    x = count(
-        "a", scale={"domain": [0, 1], "nice": False}, axis={"format": "%", "title": None, "grid": False, "tickCount": 4}
-    )
+    axis = {"format": "%", "title": None, "grid": False, "tickCount": 4}
+    x = count("a", scale={"domain": [0, 1], "nice": False}, axis=axis)
     box = {"x": x, "x2": {"field": "b"}, "y": y, "y2": {"field": "z"}, "color": look.of_causes(seen)}
-    label: Chart = {"x": {"value": -8}, "y": y, "text": by("text")}
-    named = marks(labels, "text", label, align="right", limit=_room(look) - 8)
-    bars = marks(rows, "rect", box | {"description": by("tip")})
-    return {"layer": [bars, named], "width": look.width - _room(look) - 16, "height": top}
+    label: Chart = {"x": {"value": 0}, "y": y, "text": by("text")}
+    named = marks(labels, "text", label, align="left", baseline="bottom", limit=look.width)
+    return {
+        "layer": [marks(rows, "rect", box | {"description": by("tip")}), named],
+        "width": look.width - 16,
+        "height": top,
+    }
 
 
 def _ranged(values: Sequence[float | None], *, rate: bool = False) -> str:

@@ -75,7 +75,15 @@ def _touched(o: OverTime, look: Look, said: Sequence[str]) -> list[Chart]:
         for i, text in enumerate(said)
         if text
     ]
-    return [marks(rows, "rect", {"x": count("t"), "x2": {"field": "u"}, "description": by("tip")}, opacity=0)]
+    return [
+        marks(
+            rows,
+            "rect",
+            {"x": count("t"), "x2": {"field": "u"}, "description": by("tip")},
+            opacity=0,
+            color=look.ink("ground"),
+        )
+    ]
 
 
 def _lengths(o: OverTime, look: Look, p99: float | None) -> Chart:

@@ -13,6 +13,8 @@ from client_files import MS, UUID, aiperf, piece, response, said, simple, write
 from stallbook.client import Chunk, Request, read
 from stallbook.errors import StallbookError
 
+DATA = Path(__file__).parents[1] / "data" / "client"
+
 
 def chunks(tmp_path: Path, *lines: dict[str, Any]) -> list[tuple[float, int]]:
     """The chunks of the first request."""
@@ -172,3 +174,21 @@ def test_a_broken_line_in_the_middle_is_named(tmp_path: Path) -> None:
     path.write_text(path.read_text() + "{\n" + path.read_text())
     with pytest.raises(StallbookError, match=r"c\.jsonl:2: not a line of JSON"):
         read(path)
+
+
+def test_what_aiperf_really_writes() -> None:
+    """Two chats with the usage in each chunk, two completions without (AIPerf 0.13.0, vLLM 0.32.0)."""
+    seen = read(DATA / "aiperf-0.13.0.jsonl")
+    assert seen.tool == "AIPerf"
+    assert not seen.left_out
+    chats, completions = seen.requests[:2], seen.requests[2:]
+    for one in chats:
+        assert sum(chunk.tokens for chunk in one.chunks) == 24
+        assert one.chunks[0].tokens == 0  # the role
+        assert not one.chunks[0].text
+    for one in completions:
+        assert one.chunks
+        assert {chunk.tokens for chunk in one.chunks} == {-1}
+    for one in seen.requests:
+        assert one.start is not None
+        assert one.start < one.chunks[0].t

@@ -22,7 +22,7 @@ from stallbook.run import Ints
 from stallbook.waits import boundary_gaps
 
 KINDS = ["collection"] * 10 + ["burst"] * 6 + ["competitor"] * 16 + ["pool"] * 8 + ["blocked"] * 8
-STREAMS, TOKENS, PROMPT = 10, 3500, 2500
+STREAMS, REQUESTS, TOKENS, PROMPT = 10, 200, 1500, 2500
 CAUSES = ("gc", "prefill", "os", "preempt")
 ENOUGH, FEWEST = 0.95, 5
 
@@ -47,7 +47,7 @@ def faulty(request: pytest.FixtureRequest, home: Path, tmp_path_factory: pytest.
     ) as server:  # fmt: skip
         pin(server, 0)
         told = Told()
-        streams = threading.Thread(target=load, args=(server.url, calm(7, STREAMS, TOKENS)))
+        streams = threading.Thread(target=load, args=(server.url, calm(7, REQUESTS, TOKENS), STREAMS))
         streams.start()
         load(server.url, calm(8, 1, 60, "first"))  # until all are decoding
         rng, sent = Random(3), count()
@@ -60,7 +60,7 @@ def faulty(request: pytest.FixtureRequest, home: Path, tmp_path_factory: pytest.
     streams.join()
     told.lines = read_journals(journal)
     told.save(folder / "told.json")
-    assert alive, "the streams ended before the faults did: let them be longer"
+    assert alive, "the streams ended before the faults did: let there be more"
     partition = sb.partition(sb.open(folder / "out.stall"))
     return Faulty(partition, told, score(truth(told, layout is TWO), partition))
 

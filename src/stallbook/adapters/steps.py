@@ -64,7 +64,14 @@ class Steps:
         self.graph = NO_GRAPH
         """Of the forward pass that ran last."""
         self.device: DeviceLane | None = None
+        self._usual: tuple[int, ...] = (self.loop, self.sched, self.handoff, self.output)
+        self._pops: list[Callable[[], int]] = []
         self.away: Callable[[int], tuple[int, int]] = thread_away()
+
+    def expect(self, names: Sequence[int]) -> None:
+        """What the scopes stamp in a usual step, in order of time: such a step is written without a look at each."""
+        self._usual = (self.loop, self.sched, self.handoff, *names, self.output)
+        self._pops = [self.stamps.queue(name).popleft for name in names]
 
     def scheduled(self, output: Any, t0: int, t1: int, blocked: int = -1) -> Flight:
         """The scheduler made `output` for another step in [t0, t1)."""
@@ -99,7 +106,12 @@ class Steps:
         scheduled: tokens of each request in its batch, `total` in all. outputs: requests that got tokens; `tokens()`
         tells how many each, and is asked only where that is not one for each of the batch.
         """
-        flights = self.flights
+        flights, batch = self.flights, self.batch
+        usual = total == outputs == len(scheduled) and scheduled.keys() == batch.keys()
+        first = flights[0] if len(flights) == 1 else None
+        if usual and first is not None and first.output is output and self._emitted_usually(first, outputs, t, t1):
+            flights.pop()
+            return
         while flights and flights[0].output is not output:
             if not any(one.output is output for one in flights):
                 return
@@ -108,38 +120,58 @@ class Steps:
             return
         self._collect(flights[-1])
         flight = flights.popleft()
-        batch = self.batch
-        if total == outputs == len(scheduled) and scheduled.keys() == batch.keys():
+        if usual:
             decode, everyone, tail = outputs, True, b""
             if flight.track is not None:
                 tail = self.recorder.tail(windows=self._windows(flight, t))
         else:
             decode, everyone, tail = self._settle(scheduled, tokens(), self._windows(flight, t))
         names, times = self._marks(flight, t)
-        cpu, delays = self._delays(flight, times, t1)
+        ends = self._ends(flight, len(times), t1)
         graph, padded = flight.graph
         self.recorder.step(
-            flight.step, flight.begun, t1, t, names, times, decode=decode, prefill=total - decode, everyone=everyone,
-            graph=graph, padded=padded, blocked=flight.blocked, cpu=cpu, delays=delays, tail=tail,
+            flight.step, flight.begun, t1, t, names, times, ends, decode, total - decode, everyone, graph, padded,
+            flight.blocked, tail,
         )  # fmt: skip
         self.last = t1
 
-    def _delays(self, flight: Flight, times: Sequence[int], t1: int) -> tuple[int, Sequence[int]]:
-        """The thread's CPU time in a step, and its run-queue delay: as a total, or for each mark since the one before.
+    def _emitted_usually(self, flight: Flight, rows: int, t: int, t1: int) -> bool:
+        """Write a step in which nothing special happened. False, and nothing done, if something did."""
+        queues = self.stamps.queues.values()
+        pops = self._pops
+        if sum(map(len, queues)) != len(pops) or flight.begun == flight.sched0 or flight.track is not None:
+            return False
+        try:
+            times = [flight.begun, flight.sched0, flight.sched1, *[pop() for pop in pops], t]
+        except IndexError:  # other stamps than usual, and now they are lost: what was between is handed over
+            times = []
+        if not times or times[3] < times[2]:
+            self.stamps.clear()
+            return False
+        graph, padded = self.graph
+        ends = self._ends(flight, len(times), t1)
+        self.recorder.step(
+            flight.step, flight.begun, t1, t, self._usual, times, ends, rows, 0, True, graph, padded, flight.blocked
+        )  # fmt: skip
+        self.last = t1
+        return True
+
+    def _ends(self, flight: Flight, marks: int, t1: int) -> Sequence[int]:
+        """The thread's run-queue delay in a step, as a total or for each mark since the one before, and CPU time.
 
         While another process works on the step, this thread waits, and may well wait for a CPU: that costs nothing.
         """
-        cpu, delay = self.away(t1)
+        looked = self.away(t1)
         if not self.apart:
-            return cpu, (delay,)
-        before, delay = flight.away
-        delays = [0] * (len(times) + 1)
-        loop = flight.sched0 - flight.begun
-        if loop > 0:
-            delays[1], delays[2] = min(delay, loop), max(delay - loop, 0)
-        else:
-            delays[1] = delay
-        return cpu + max(before, 0), delays
+            return looked
+        cpu, delay = flight.away
+        delays = [0] * (marks + 2)
+        delays[-2] = looked[0] + max(cpu, 0)
+        if delay > 0:
+            loop = flight.sched0 - flight.begun
+            delays[1] = min(delay, loop) if loop else delay
+            delays[2] = delay - delays[1]
+        return delays
 
     def _marks(self, flight: Flight, t: int) -> tuple[list[int], list[int]]:
         """Names and times of the step's segments, from the stamps of its hooks and scopes."""

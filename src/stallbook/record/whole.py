@@ -61,47 +61,43 @@ class WholeRecorder(Recorder):
         return not self._off
 
     def step(
-        self, step: int, t0: int, t1: int, emitted: int, names: Sequence[int], times: Sequence[int], *,
-        decode: int, prefill: int = 0, everyone: bool = True, graph: int = 0, padded: int = -1, blocked: int = -1,
-        cpu: int = -1, delays: Sequence[int] = (-1,), tail: bytes = b"",
+        self, step: int, t0: int, t1: int, emitted: int, names: Sequence[int], times: Sequence[int],
+        ends: Sequence[int], decode: int, prefill: int = 0, everyone: bool = True, graph: int = 0, padded: int = -1,
+        blocked: int = -1, tail: bytes = b"",
     ) -> None:  # fmt: skip
         """Commit a step: it began at `t0`, ended at `t1`, and emitted at `emitted` one token for each of the batch if
-        `everyone`. A mark of `names` starts at each of `times`. `delays`: the step's run-queue delay, or those
-        since each mark before and since the last. `tail`: what `tail` made.
+        `everyone`. A mark of `names` starts at each of `times`. `ends`: for each mark the run-queue delay since the one
+        before, where the recorder is to write them; CPU time; run-queue delay of the step, or since the last mark.
+        `tail`: what `tail` made.
         """
         if self._off:
             return
         flags = (_EVERYONE if everyone else spool.EMITS) | blocked + 1 << spool.BLOCKED_SHIFT
         count = len(names)
-        *between, last = delays
         self._emit = emitted
         try:
             store: Any = self._store
             if self._pending:
                 self._put_pauses()
-            if tail:
-                flags |= spool.HAS_TAIL
-                values = (
-                    count, graph, flags, t0, step, t1 - t0, emitted - t0, prefill, -1, padded, decode, *times, *between,
-                    cpu, last, *names,
+            if not tail:
+                pack, head, word, size = self._layouts[count]
+                pos = store.pos
+                pack(
+                    store.window, pos, head, count, graph, flags, t0, step, t1 - t0, emitted - t0, prefill, -1, padded,
+                    decode, *times, *ends, *names, word,
                 )  # fmt: skip
-                self._put_wide(count, values, tail)
+                store.pos = pos + size
                 return
-            pack, head, word, size = self._layouts[count]
-            pos = store.pos
-            pack(
-                store.window, pos, head, count, graph, flags, t0, step, t1 - t0, emitted - t0, prefill, -1, padded,
-                decode, *times, *between, cpu, last, *names, word,
-            )  # fmt: skip
-            store.pos = pos + size
+            flags |= spool.HAS_TAIL
         except (struct.error, IndexError):  # a number or the chunk: it does not fit
-            values = (
-                count, graph, flags, t0, step, t1 - t0, emitted - t0, prefill, -1, padded, decode, *times, *between,
-                cpu, last, *names,
-            )  # fmt: skip
-            self._put_wide(count, values, b"")
+            pass
         except Exception:
             self._lost()
+            return
+        values = (
+            count, graph, flags, t0, step, t1 - t0, emitted - t0, prefill, -1, padded, decode, *times, *ends, *names
+        )  # fmt: skip
+        self._put_whole(count, values, tail)
 
     def _put(self, kind: int, payload: bytes) -> None:
         self._events += 1
@@ -114,7 +110,7 @@ class WholeRecorder(Recorder):
             store.append(spool.PAUSE, pause)
         del self._pending[: len(waiting)]
 
-    def _put_wide(self, count: int, values: tuple[int, ...], tail: bytes) -> None:
+    def _put_whole(self, count: int, values: tuple[int, ...], tail: bytes) -> None:
         try:
             kind = self._kind
             try:

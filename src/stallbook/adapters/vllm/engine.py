@@ -122,6 +122,8 @@ class Engine:
             steps.graph = code, padded
 
         steps.device = scopes.take_over(self.hooks, self.stamps, self.recorder, "dispatch", track)
+        if steps.device is None and self.hooks.has(scopes.LABEL):
+            steps.expect([self.recorder.name(one) for one in scopes.USUAL])
         scopes.watch_graphs(self.hooks, wrapper, graph)
 
     def _schedule(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -147,7 +149,8 @@ class Engine:
         if not output.total_num_scheduled_tokens:
             return
         flight = self.steps.scheduled(output, t0, t1, self._blocked(output))
-        setattr(output, STEP, flight.step)
+        if self.steps.apart:
+            setattr(output, STEP, flight.step)
         if output.scheduled_new_reqs:
             self.steps.admitted([one.req_id for one in output.scheduled_new_reqs], t1)
         cached = output.scheduled_cached_reqs
@@ -200,7 +203,7 @@ class Engine:
         self.steps.emitted(
             output, output.num_scheduled_tokens, output.total_num_scheduled_tokens, tokens, outputs, t, t1
         )  # fmt: skip
-        if getattr(output, STEP, 0) % SAMPLED == 0:
+        if self.steps.step % SAMPLED == 0:
             self.recorder.spent(self.clock() - t1, SAMPLED)
 
     def _preempt_request(self, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,9 +12,10 @@ from stallbook.adapters.hooks import Hooks
 from stallbook.adapters.stamps import Scopes, Stamps
 from stallbook.record import WholeRecorder
 
-__all__ = ["device_of", "take_over", "watch_graphs"]
+__all__ = ["LABEL", "USUAL", "device_of", "take_over", "watch_graphs"]
 
 _FACTORY: Final = "_PROFILER_FUNC"
+LABEL: Final = f"vllm.v1.utils.{_FACTORY}"
 _RUNNER: Final = "gpu_model_runner: "
 _HANDOFF: Final = ""
 _STARTS: Final = (
@@ -22,6 +23,8 @@ _STARTS: Final = (
     ("draft", "draft"), ("bookkeep", "runner"), ("eplb", _HANDOFF),
 )  # fmt: skip
 """What begins where a scope of the runner is entered. `eplb` follows upon `bookkeep` at once."""
+USUAL: Final = ("runner", "decode", "logits", "dispatch", "sample", "runner", "dispatch")
+"""What a step stamps that drafts nothing, with the end of `postprocess`."""
 _LAUNCH: Final = "launch"
 """The host's part of a forward pass that a device runs."""
 _DEVICE: Final = {"forward": "decode", "postprocess": "sample", "bookkeep": _HANDOFF}
@@ -38,8 +41,7 @@ def take_over(
 
     `track()` is the one of the step that runs now. Does nothing where this vLLM has no such factory, or it is in use.
     """
-    label = f"vllm.v1.utils.{_FACTORY}"
-    hooks.found[label] = False
+    hooks.found[LABEL] = False
     utils = sys.modules.get("vllm.v1.utils")
     known = getattr(utils, _FACTORY, False)  # None until it is first used
     if known is not None and getattr(known, "__name__", "") != "nullcontext":
@@ -57,7 +59,7 @@ def take_over(
             start = _both(start, lane, recorder.name(began) if began else -1, track, hooks)
         table[_RUNNER + scope] = table.scope(start, leave)
     setattr(utils, _FACTORY, table.__getitem__)
-    hooks.found[label] = True
+    hooks.found[LABEL] = True
     return lane
 
 

@@ -207,7 +207,7 @@ class Worker:
                 tail = self.recorder.tail(windows=[self.recorder.device_window(*one) for one in found])
         graph, padded = done.graph
         self.recorder.step(
-            done.step, done.t0, done.t1, done.t1, done.names[:-1], done.times[:-1], decode=-1, everyone=False,
-            graph=graph, padded=padded, cpu=done.cpu, delays=(done.delay,), tail=tail,
+            done.step, done.t0, done.t1, done.t1, done.names[:-1], done.times[:-1], (done.cpu, done.delay), -1, 0,
+            False, graph, padded, -1, tail,
         )  # fmt: skip
         return True

@@ -16,18 +16,20 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from stallbook.compare import compare
     from stallbook.log import open, write  # noqa: A004
     from stallbook.partition import partition
     from stallbook.record import NullRecorder, Recorder
     from stallbook.report import report
 
-__all__ = ["NullRecorder", "Recorder", "open", "partition", "report", "write"]
+__all__ = ["NullRecorder", "Recorder", "compare", "open", "partition", "report", "write"]
 
 __version__ = "0.1.0"
 
 _HOME: Final = {
     "NullRecorder": "stallbook.record",
     "Recorder": "stallbook.record",
+    "compare": "stallbook.compare",
     "open": "stallbook.log",
     "partition": "stallbook.partition",
     "report": "stallbook.report",

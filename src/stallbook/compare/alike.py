@@ -17,7 +17,7 @@ from stallbook.compare.sample import Sample
 from stallbook.counters import STILL_DRIFT
 from stallbook.errors import StallbookError
 
-__all__ = ["DRIFT_LIMIT", "KEYS", "Difference", "differences", "refuse", "settings_changed"]
+__all__ = ["DRIFT_LIMIT", "KEYS", "Difference", "differences", "known_keys", "refuse", "settings_changed"]
 
 KEYS: Final = {
     "engine": "another engine, or another version of it",
@@ -62,6 +62,13 @@ def differences(sides: Sequence[Sequence[Sample]]) -> list[Difference]:
     ):
         found.setdefault(difference.key, difference)
     return list(found.values())
+
+
+def known_keys(keys: Collection[str]) -> tuple[str, ...]:
+    """The same keys, if each is one of `KEYS`."""
+    if unknown := [key for key in keys if key not in KEYS]:
+        raise StallbookError("bad-allow", f"nothing is called {unknown[0]!r:.80}", f"allow any of {', '.join(KEYS)}")
+    return tuple(keys)
 
 
 def refuse(found: Sequence[Difference], allow: Collection[str]) -> None:

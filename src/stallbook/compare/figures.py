@@ -11,13 +11,18 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from stallbook.abilities import NOT_RECORDED
+from stallbook.abilities import PLACED
 from stallbook.causes import ORDER, OTHER
+from stallbook.compare.sample import Sample
 from stallbook.compare.totals import Totals
 from stallbook.errors import StallbookError
 from stallbook.tally import Distribution, Mix
 
-__all__ = ["CAUSE_GROUPS", "FIGURES", "Figure", "Kind", "figure", "gone_unrecorded"]
+__all__ = ["CAUSE_GROUPS", "FIGURES", "NOT_CHARGED", "NOT_PART", "NO_SUCH", "Figure", "Kind", "figure", "unknown"]
+
+NOT_PART: Final = "no part of these gaps"
+NOT_CHARGED: Final = "not charged under these rules"
+NO_SUCH: Final = "no such segment or hold in this log"
 
 Kind = Literal["time", "share", "rate", "count"]
 """A time is in ms; a rate is better when higher, all else when lower."""
@@ -126,20 +131,17 @@ def _of_cause(name: str, group: str, cause: str) -> Figure:
     return Figure(name, "time" if per_one else "share", read, cause)
 
 
-_BEYOND: Final = {"frontend": "tail all gap", "network": "tail all gap", "queue": "first"}
-"""Causes that only some groups can hold."""
-
-
-def gone_unrecorded(figure: Figure, abilities: Mapping[str, str], boundary: str = "engine") -> str | None:
-    """Why a log cannot show a cause's figure; None where it can."""
-    cause, group = figure.cause, figure.name.partition(".")[0]
+def unknown(one: Figure, sample: Sample) -> str | None:
+    """Why a log cannot show a cause's figure; None where it can, and for a figure that is about no cause."""
+    cause, group = one.cause, one.name.partition(".")[0]
     if not cause:
         return None
-    ability = abilities.get(cause)
     if cause == "queue" and group != "first":
-        return "no gap has it: see first.queue"
-    if cause in ("frontend", "network") and (group == "first" or boundary == "engine"):
-        return "not part of this boundary"
+        return NOT_PART
+    if cause in ("frontend", "network") and (group == "first" or sample.boundary == "engine"):
+        return NOT_PART
+    ability = sample.abilities.get(cause)
     if ability is None:
-        return "no such segment or hold in this log" if cause.startswith(OTHER) else "not charged under these rules"
-    return NOT_RECORDED if ability == NOT_RECORDED else None
+        return NO_SUCH if cause.startswith(OTHER) else NOT_CHARGED
+    # A cause of which only a total or a hint is known has no time of its own in the gaps.
+    return ability if ability != PLACED and not one.read(sample.totals) else None

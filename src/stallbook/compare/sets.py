@@ -11,15 +11,15 @@ from typing import Any, Final
 import numpy as np
 
 from stallbook.causes import ordered
-from stallbook.compare.alike import KEYS, Difference, differences, refuse, settings_changed
+from stallbook.compare.alike import Difference, differences, known_keys, refuse, settings_changed
 from stallbook.compare.exact import any_moved_p
-from stallbook.compare.figures import FIGURES, Figure, figure, gone_unrecorded
+from stallbook.compare.figures import FIGURES, NO_SUCH, NOT_CHARGED, NOT_PART, Figure, figure, unknown
 from stallbook.compare.interval import bootstrap
 from stallbook.compare.sample import Boundary, Sample, sampled
 from stallbook.compare.spread import Spread, spread
 from stallbook.compare.totals import Totals, together
 from stallbook.compare.verdict import (
-    LEAST_PAIRS,
+    FEW_PAIRS,
     STRENGTH,
     SUGGESTIVE_P,
     Verdict,
@@ -111,6 +111,12 @@ class Comparison:
         sides = zip((self.before, self.after), used, strict=True)
         return [s for side, kept in sides for i, s in enumerate(side) if i not in kept]
 
+    def ask(self, name: str) -> Answer:
+        """The answer for any figure, also for one that is not asked by itself."""
+        if name in self.answers:
+            return self.answers[name]
+        return _answer(figure(name), self.before, self.after, self.pairs, _factors([*self.before, *self.after]), None)
+
     @property
     def judged(self) -> list[Answer]:
         """The answers that rest on figures."""
@@ -130,8 +136,7 @@ def compare_samples(
     runs: Sequence[Sample], against: Sequence[Sample], *, allow: Collection[str] = (), paired: bool = True
 ) -> Comparison:
     """Compare samples that were taken before."""
-    if unknown := [key for key in allow if key not in KEYS]:
-        raise StallbookError("bad-allow", f"nothing is called {unknown[0]!r:.80}", f"allow any of {', '.join(KEYS)}")
+    known_keys(allow)
     if not runs or not against:
         raise StallbookError("no-runs", "a side has no run", "name runs on both sides of --against")
     before, after = tuple(against), tuple(runs)
@@ -161,13 +166,11 @@ def _answers(
     groups = [g for g in GROUPS if g != "first" or all(s.totals.first is not None for s in (*before, *after))]
     names = [*HEADLINE, *(f"{g}.{c}" for g in groups for c in causes)]
     for one in map(figure, names):
-        missing = [gone_unrecorded(one, s.abilities, s.boundary) for s in (*before, *after)]
-        known = [why for why in missing if why is not None]
-        if len(known) == len(missing) and known[0] != "not recorded":
+        reasons = [unknown(one, s) for s in (*before, *after)]
+        if all(why in (NOT_PART, NOT_CHARGED) for why in reasons):
             continue  # a cause that this group cannot hold
-        if one.cause.startswith("other:"):
-            known = []  # a segment that a run never had took no time there
-        yield _answer(one, before, after, pairs, factors, known[0] if known else None)
+        missing = next((why for why in reasons if why not in (None, NO_SUCH)), None)  # no such segment: it took no time
+        yield _answer(one, before, after, pairs, factors, missing)
 
 
 def _answer(
@@ -245,8 +248,9 @@ def _overall(answers: Mapping[str, Answer], pairs: Sequence[tuple[int, int]] | N
     before, after = (np.log([getattr(a, side) for a in whole]) for side in ("before", "after"))
     p = any_moved_p(before, after, paired=pairs is not None)
     best = max((a.word for a in asked), key=STRENGTH.index)
-    if pairs is not None and len(before[0]) == LEAST_PAIRS:  # no p is lower than 1/16 here
-        return Overall(best if best == "established" and p <= 1 / 16 else "not resolved", p, len(whole))
+    if pairs is not None and len(before[0]) <= FEW_PAIRS:  # no p is low here: the lowest and the strongest word
+        lowest = p <= 2 / 2 ** len(before[0])
+        return Overall(best if best == "established" and lowest else "not resolved", p, len(whole))
     return Overall(best if p <= SUGGESTIVE_P else "not resolved", p, len(whole))
 
 

@@ -9,14 +9,14 @@ such partners are compared as two sets.
     ranges of the two sides do not overlap; with 8 pairs or more instead: the exact sign-flip test gives p <= 0.01;
   - unpaired: the exact test over all ways to deal the runs to two sides gives p <= 0.01 (possible from 5 runs a side).
 **suggestive**  the median change is over its bound, and
-  - paired: 5 pairs, all changed the same way, each by more than the bound; with more pairs: p <= 0.05;
-  - unpaired: p <= 0.05 (possible from 4 runs a side).
+  - paired: 5 or 6 pairs, all changed the same way, each by more than the bound; with more pairs: p <= 0.02;
+  - unpaired: p <= 0.02.
 **not resolved**  otherwise.
 
-All p are two-sided. With 5 pairs no sign-flip p is under 1/16, so the conditions ask for more than it. Where nothing
-changed, an answer is established about once in 100 (with 5 to 7 pairs: once in 60) and suggestive about once in 20.
-Where a quantity stands both as measured and normalised by the machine's probe, both are judged and the weaker word
-stands.
+All p are two-sided. Fewer than 5 runs a side hardly ever resolve anything. With 5 pairs no sign-flip p is under 1/16,
+so the conditions ask for more than it. Where nothing changed, an answer is established about once in 100 (5 pairs: once
+in 60) and suggestive about once in 100 (5 pairs: once in 30). Where a quantity stands both as measured and normalised
+by the machine's probe, both are judged and the weaker word stands.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from stallbook.compare.exact import is_exact, sign_flip_p, split_p
 from stallbook.compare.spread import spread
 
 __all__ = [
-    "LEAST_PAIRS", "LEAST_RATIO", "LEAST_SHARE", "STRENGTH", "SUGGESTIVE_P", "Verdict", "Word", "judge", "judge_shares",
-    "judge_times", "weaker",
+    "FEW_PAIRS", "LEAST_PAIRS", "LEAST_RATIO", "LEAST_SHARE", "STRENGTH", "SUGGESTIVE_P", "Verdict", "Word", "judge",
+    "judge_shares", "judge_times", "weaker",
 ]  # fmt: skip
 
 Word = Literal["established", "suggestive", "not resolved"]
@@ -40,9 +40,11 @@ STRENGTH: Final[tuple[Word, ...]] = ("not resolved", "suggestive", "established"
 
 LEAST_PAIRS: Final = 5
 """Fewer pairs than this resolve nothing."""
+FEW_PAIRS: Final = 6
+"""Up to here the exact test cannot fall to `SUGGESTIVE_P` ..."""
 MANY_PAIRS: Final = 8
-"""From here on the exact test can fall below `ESTABLISHED_P`."""
-ESTABLISHED_P, SUGGESTIVE_P = 0.01, 0.05
+"""... and from here on it can fall to `ESTABLISHED_P`."""
+ESTABLISHED_P, SUGGESTIVE_P = 0.01, 0.02
 LEAST_RATIO: Final = 1.03
 LEAST_SHARE: Final = 0.001
 STUDENT_1_PERCENT: Final = {5: 4.604, 6: 4.032, 7: 3.707}
@@ -103,7 +105,7 @@ def _paired(before: Sequence[float], after: Sequence[float], least: float) -> Ve
     word: Word = "not resolved"
     if abs(middle) > least and pairs >= LEAST_PAIRS:
         together = max(down, up) == pairs
-        if p <= SUGGESTIVE_P or (pairs == LEAST_PAIRS and together and min(map(abs, changes)) > least):
+        if p <= SUGGESTIVE_P or (pairs <= FEW_PAIRS and together and min(map(abs, changes)) > least):
             word = "suggestive"
         if p <= ESTABLISHED_P if pairs >= MANY_PAIRS else together and (apart or _beyond_scatter(changes)):
             word = "established"

@@ -88,8 +88,8 @@ def _context(c: Checked) -> str:
     told = (
         f"{name} {shown(FIGURES[name], value)}" for name in TOLD if (value := FIGURES[name].read(c.totals)) is not None
     )
-    together = " together" if len(c.runs) > 1 else ""
-    return f"All that the runs did{together}: {', '.join(told)}; {c.totals.all.gaps:,} gaps."
+    runs = "The runs together" if len(c.runs) > 1 else "The run"
+    return f"{runs}: {', '.join(told)}; {c.totals.all.gaps:,} gaps."
 
 
 def _owners(c: Checked) -> str:

@@ -21,6 +21,7 @@ LABELS: Final = {
 """What the figures of the headline are called."""
 NAMED: Final = 5
 """Runs of a side that are named one by one."""
+CAUSES_TOLD: Final = 4
 COLUMNS: Final = ("B", "A", "change", "p", "answer")
 CHANCE: Final = {"established": (60, 100), "suggestive": (30, 100)}
 """Where nothing changed, one figure in about so many reads as this: with 5 or 6 pairs, and otherwise."""
@@ -61,10 +62,12 @@ def _headline(c: Comparison) -> Iterator[str]:
     if c.overall.word != "not resolved":
         yield ". ".join(f"{word.capitalize()}: {text}" for word, text in told.items()) + "."
         yield f"Changes are from B to A. {test}."
-        return
-    yield f"Not resolved: {_few(c) or 'chance alone explains what moved'}."
-    alone = f"; by themselves {', '.join(f'{word} {text}' for word, text in told.items())}" if told else ""
-    yield f"{test}{alone}."
+    else:
+        yield f"Not resolved: {_few(c) or 'chance could have moved these figures as far'}."
+        alone = f"; by themselves, {', '.join(f'{word}: {text}' for word, text in told.items())}" if told else ""
+        yield f"{test}{alone}."
+    if causes := _moved_causes(c):
+        yield f"Of a gap's mean time, established: {causes}."
 
 
 def _few(c: Comparison) -> str:
@@ -78,6 +81,14 @@ def _few(c: Comparison) -> str:
 
 def _moved(answers: Sequence[Answer], word: str) -> str:
     return ", ".join(f"{LABELS[a.figure.name]} {change(a)}" for a in answers if a.word == word)
+
+
+def _moved_causes(c: Comparison) -> str:
+    """The causes whose time in a gap changed the most."""
+    mine = [a for name, a in c.answers.items() if name.startswith("gap.") and a.word == "established"]
+    mine.sort(key=lambda a: -abs(a.measured.change or 0.0))
+    told = [f"{words.plain(a.figure.cause)} {change(a)} us" for a in mine[:CAUSES_TOLD]]
+    return ", ".join([*told, *([f"{len(mine) - CAUSES_TOLD} more"] if len(mine) > CAUSES_TOLD else [])])
 
 
 def _sides(c: Comparison) -> Iterator[tuple[str, str]]:

@@ -64,12 +64,15 @@ def write_deliveries(stream: Stream, run: Run, emission: Ints, flows: Ints, tick
     flows: for each emission the number of its flow.
     """
     d = run.deliveries
-    for rank, boundary in enumerate(BOUNDARIES, 3):
-        order = np.flatnonzero(d.boundary == rank - 3)
+    if not len(d.t):
+        return
+    group = stream.track("deliveries", rank=3, by_rank=True, about="When each token was further on.")
+    for code, boundary in enumerate(BOUNDARIES):
+        order = np.flatnonzero(d.boundary == code)
         if not len(order):
             continue
         order = order[np.argsort(d.t[order], kind="stable")]
-        track = stream.lane(boundary, 0, rank=rank, about=f"When the {boundary} had each token.")
+        track = stream.lane(boundary, group, rank=code + 1, about=f"When the {boundary} had each token.")
         for request, t, tokens, brought in rows((d.request, d.t, d.tokens, emission), order):
             args = {"request": run.requests.names[request], "tokens": tokens}
             flow = int(flows[brought]) if brought >= 0 else 0
@@ -80,18 +83,19 @@ def write_deliveries(stream: Stream, run: Run, emission: Ints, flows: Ints, tick
 def write_counters(stream: Stream, run: Run) -> None:
     """Batch and KV tokens of each step, and the queue; what a log did not record has no track."""
     st = run.steps
+    group = stream.track("counters", rank=4, by_rank=True, about="What the engine had to do.")
     told = (
         ("batch", "rows", st.decode_tokens, "Requests that decoded in a step."),
         ("KV", "tokens", st.kv_tokens, "KV tokens that a step's decode attended."),
     )
-    for rank, (name, unit, values, about) in enumerate(told, 6):
+    for rank, (name, unit, values, about) in enumerate(told, 1):
         if (known := np.flatnonzero(values >= 0)).size:
             known = known[np.argsort(st.t0[known], kind="stable")]
-            track = stream.counter(name, unit, rank=rank, about=about)
+            track = stream.counter(name, group, unit, rank=rank, about=about)
             stream.count(track, rows((st.t0, values), known))
     t, depth = waiting(run)
     if len(t):
-        track = stream.counter("queue", "requests", rank=8, about="Arrived, not yet admitted.")
+        track = stream.counter("queue", group, "requests", rank=3, about="Arrived, not yet admitted.")
         stream.count(track, rows((t, depth), np.arange(len(t))))
 
 

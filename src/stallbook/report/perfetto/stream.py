@@ -68,9 +68,9 @@ class Stream:
             track.sibling_merge_behavior = UNMERGED
         return int(track.uuid)
 
-    def counter(self, name: str, unit: str, *, rank: int = 0, about: str = "") -> int:
+    def counter(self, name: str, parent: int, unit: str, *, rank: int = 0, about: str = "") -> int:
         """A new track of values."""
-        track = self._descriptor(name, 0, rank, about)
+        track = self._descriptor(name, parent, rank, about)
         track.counter.unit_name = unit
         return int(track.uuid)
 

@@ -51,6 +51,13 @@ def test_a_pass_that_took_far_more_than_those_around_it_was_hindered() -> None:
     assert one.ns == pytest.approx(5 * MS, rel=0.05)
 
 
+def test_passes_of_a_slow_stretch_are_held_against_the_whole_run() -> None:
+    passes = [(i * 10 * MS, i * 10 * MS + 9 * MS, (8 if 100 <= i < 200 else 4) * MS, 24) for i in range(600)]
+    found = hindered(passes)
+    assert [w.t0 // (10 * MS) for w in found] == list(range(100, 200))
+    assert {w.ns for w in found} == {4 * MS}
+
+
 def windows(
     spans: list[Span], slices: list[Span], stopped: tuple[int, ...] = ()
 ) -> tuple[tuple[Window, ...], tuple[Window, ...]]:

@@ -24,6 +24,8 @@ class Fault:
     low_ms: ClassVar[float] = 10.0
     high_ms: ClassVar[float] = 40.0
     """Its length is drawn from here, evenly on a logarithmic scale."""
+    alone: ClassVar[bool] = True
+    """Whether it leaves the forward pass alone."""
     fits: ClassVar[bool] = False
     """Whether it has to find a batch of exactly a captured size."""
 

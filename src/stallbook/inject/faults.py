@@ -90,6 +90,7 @@ class Fallback(Fault):
     kind = "fallback"
     low_ms, high_ms = 8.0, 16.0
     """Here: eager passes."""
+    alone = False
     fits: ClassVar[bool] = True
     SEEN: ClassVar[int] = 7
 
@@ -127,6 +128,7 @@ class Collection(Fault):
     kind = "collection"
     low_ms, high_ms = 1.0, 6.0
     """Here: collections in a row."""
+    alone = False
 
     def begin(self) -> None:
         """Choose the place."""
@@ -164,6 +166,7 @@ class Repeat(Fault):
     kind = "repeat"
     low_ms, high_ms = 10.0, 30.0
     """Here: extra passes."""
+    alone = False
 
     def begin(self) -> None:
         """One to three steps of it."""

@@ -3,8 +3,8 @@
 Besides the windows that faults report it keeps marks, twice a step: wall time and the CPU time of the engine's
 thread. Where they disagree, the thread did not run. What of that no fault explains is foreign: a neighbour on this
 machine, for which nothing was planted and no right answer is known. So is what a neighbour takes without having the
-core, from the caches, the memory, or the other thread of a core: a forward pass in no fault that took far more CPU time
-than those around it was hindered.
+core, from the caches, the memory, or the other thread of a core: a forward pass that no fault touched and that took far
+more CPU time than is usual was hindered.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Journal:
         return self._cpu()
 
     def passed(self, t0: int, t1: int, cpu: int, padded: int) -> None:
-        """A forward pass in which nothing was planted."""
+        """A forward pass that no fault touched."""
         self._passes.append((t0, t1, cpu, padded))
 
     def open(self, kind: str, cause: str) -> Entry:
@@ -143,18 +143,19 @@ class Journal:
 
 
 def hindered(passes: Sequence[tuple[int, int, int, int]]) -> list[Window]:
-    """Passes (t0, t1, CPU ns, padded rows) that took far more than the median of their size around them, and how much.
+    """Passes (t0, t1, CPU ns, padded rows) that took far more than is usual for their size, and how much.
 
-    A block of neighbours at a time: the machine's speed may drift.
+    Usual is the median of the run, or that of the passes around them if it is less: the machine's speed may drift.
     """
     found: list[Window] = []
     sizes: dict[int, list[tuple[int, int, int, int]]] = {}
     for one in passes:
         sizes.setdefault(one[3], []).append(one)
     for alike in sizes.values():
+        whole = statistics.median(cpu for _, _, cpu, _ in alike)
         for at in range(0, len(alike), AROUND):
             block = alike[max(0, min(at, len(alike) - AROUND)) : at + AROUND]
-            usual = statistics.median(cpu for _, _, cpu, _ in block)
+            usual = min(whole, statistics.median(cpu for _, _, cpu, _ in block))
             found += [
                 Window(t0, t1, int(cpu - usual)) for t0, t1, cpu, _ in alike[at : at + AROUND] if cpu > HINDERED * usual
             ]

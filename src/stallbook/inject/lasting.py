@@ -70,6 +70,7 @@ class Compete(Fault):
 
     kind = "competitor"
     low_ms, high_ms = 15.0, 80.0
+    alone = False
 
     def begin(self) -> None:
         """It is awake already, and waits for a word."""
@@ -90,6 +91,7 @@ class Throttle(Fault):
 
     kind = "quota"
     low_ms, high_ms = 30.0, 120.0
+    alone = False
 
     def begin(self) -> None:
         """Between 30% and 70%."""

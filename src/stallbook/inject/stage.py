@@ -134,7 +134,7 @@ class Watched:
 
     def _pass(self, run: Callable[[], list[int]], rows: int, padded: int) -> list[int]:
         fault, journal = self._stage.active, self._stage.journal
-        if fault is not None:
+        if fault is not None and not fault.alone:
             tokens = fault.decode(run, rows, padded)
             journal.mark()
             return tokens

@@ -35,7 +35,7 @@ class Truth:
     """Everything planted between t0 and t1, ns of the log's clock.
 
     foreign: time in which the engine's thread did not run though nothing was planted that would explain it.
-    hindered: what forward passes with no fault about took beyond those around them, in CPU time of their own.
+    hindered: what forward passes that no fault touched took beyond what is usual, in CPU time of their own.
     unavailable: kinds that this machine does not allow, and why. failed: faults that could not be planted, by kind.
     """
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from stallbook.adapters import steps
 from stallbook.adapters.hooks import Hooks
+from stallbook.adapters.later import Aways
 from stallbook.adapters.process import Process
 
 MS = 1_000_000
@@ -179,8 +179,7 @@ def vllm_utils() -> Iterator[ModuleType]:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """A clock, on which no thread was ever off the CPU."""
-    monkeypatch.setattr(steps, "thread_away", lambda: lambda now: (-1, 0))
-    monkeypatch.setattr("stallbook.adapters.vllm.worker.thread_away", lambda: lambda now: (-1, 0))
+    monkeypatch.setattr(Aways, "of", lambda self, stretches, now: [0] * len(stretches))
     return Clock()
 
 

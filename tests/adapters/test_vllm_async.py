@@ -88,7 +88,7 @@ def planted(folder: Path, clock: Clock, utils: ModuleType, stream: Stream) -> No
     """The timeline of this module, in ms: see the comments."""
     worker = DeviceWorker(clock, utils, stream)
     the_core, engine = core(clock, worker), process(folder, clock)
-    Engine(the_core, engine)
+    hooked = Engine(the_core, engine)
     scheduler, recorder = the_core.scheduler, engine.recorder
     assert recorder is not None
     both = {name: request(name) for name in ("r1", "r2")}
@@ -120,6 +120,7 @@ def planted(folder: Path, clock: Clock, utils: ModuleType, stream: Stream) -> No
     clock.to(53)
     scheduler.update_from_output(fourth, {"r1": 1, "r2": 1})
     recorder.pause(START + 51 * MS, START + 52 * MS, 2)
+    hooked.later.flush()
     assert (engine.hooks.errors, recorder.errors, recorder.dropped, recorder.refused) == (0, 0, 0, 0)
     recorder.close()
 
@@ -174,8 +175,7 @@ def test_a_worker_of_its_own_writes_when_its_device_is_done(
     folder = tmp_path / "a.stall"
     engine, apart = process(folder, clock), process(folder, clock)
     the_core, worker = core(clock), DeviceWorker(clock, utils, stream)
-    Engine(the_core, engine)
-    Hooked(wrapped(worker), apart)
+    hooked = Engine(the_core, engine), Hooked(wrapped(worker), apart)
     the_core.scheduler.add_request(request("r1"))
     made = [Output({"r1": 8}, new=("r1",)), Output({"r1": 1}), Output({"r1": 1})]
     for i, output in enumerate(made):
@@ -185,14 +185,17 @@ def test_a_worker_of_its_own_writes_when_its_device_is_done(
         if i:
             clock.go(8)
             the_core.scheduler.update_from_output(made[i - 1], {"r1": 1})
+    for side in hooked:
+        assert side.later is not None
+        side.later.flush()
     for each in (engine, apart):
         assert each.recorder is not None
         assert (each.hooks.errors, each.recorder.errors) == (0, 0)
         each.recorder.close()
     run = sb.open(folder)
     device = run.segments.device == 1
-    assert [run.names[i] for i in run.segments.name[device]] == ["decode", "sample"]  # the second step's was not done
-    assert ((run.segments.t0[device] - START) / MS).tolist() == [2, 12]
+    assert [run.names[i] for i in run.segments.name[device]] == ["decode", "sample"] * 2  # the third step's is not done
+    assert ((run.segments.t0[device] - START) / MS).tolist() == [2, 12, 14, 24]
     assert sb.partition(run).reconcile.max_error_ns == 0
 
 

@@ -32,6 +32,7 @@ class Served:
         self.scheduler.update_from_output(output, tokens)
 
     def close(self) -> None:
+        self.engine.later.flush()
         assert self.process.recorder is not None
         assert (self.process.hooks.errors, self.process.recorder.errors, self.process.recorder.dropped) == (0, 0, 0)
         self.process.recorder.close()
@@ -142,6 +143,7 @@ def test_what_blocked_admission(tmp_path: Path, clock: Clock, utils: ModuleType)
     for waiting, running, tokens in (([], [], 1), (["r2"], [], 1), (["r2"], ["x"] * 32, 1), (["r2"], [], 512)):
         served.scheduler.waiting, served.scheduler.running = waiting, running
         served.step(Output({"r1": tokens}), {"r1": 1})
+        served.engine.later.flush()
     served.close()
     blocked = sb.open(tmp_path / "a.stall").steps.blocked.tolist()
     assert blocked == [0, 1, 2, 3]

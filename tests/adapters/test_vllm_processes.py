@@ -50,8 +50,7 @@ def test_a_worker_s_segments_lie_in_the_engine_s_steps(tmp_path: Path, clock: Cl
     folder = tmp_path / "a.stall"
     engine, apart = process(folder, clock), process(folder, clock)
     the_core, worker = core(clock), Worker(clock, utils)
-    Engine(the_core, engine)
-    Hooked(wrapped(worker), apart)
+    hooked = Engine(the_core, engine), Hooked(wrapped(worker), apart)
     the_core.scheduler.add_request(request("r1"))
     for output in (Output({"r1": 8}, new=("r1",)), Output({"r1": 1})):
         the_core.scheduler.schedule(output)
@@ -61,6 +60,9 @@ def test_a_worker_s_segments_lie_in_the_engine_s_steps(tmp_path: Path, clock: Cl
         worker.sample_tokens()
         clock.go(3)
         the_core.scheduler.update_from_output(output, {"r1": 1})
+    for side in hooked:
+        assert side.later is not None
+        side.later.flush()
     for one in (engine, apart):
         assert one.recorder is not None
         assert (one.hooks.errors, one.recorder.errors) == (0, 0)
@@ -79,8 +81,7 @@ def test_a_step_that_the_engine_never_ended_is_counted(tmp_path: Path, clock: Cl
     folder = tmp_path / "a.stall"
     engine, apart = process(folder, clock), process(folder, clock)
     the_core, worker = core(clock), Worker(clock, utils)
-    Engine(the_core, engine)
-    Hooked(wrapped(worker), apart)
+    hooked = Engine(the_core, engine), Hooked(wrapped(worker), apart)
     the_core.scheduler.add_request(request("r1"))
     for output in (Output({"r1": 8}, new=("r1",)), Output({"r1": 1})):
         the_core.scheduler.schedule(output)
@@ -88,26 +89,34 @@ def test_a_step_that_the_engine_never_ended_is_counted(tmp_path: Path, clock: Cl
         worker.sample_tokens()
         if output.new:
             the_core.scheduler.update_from_output(output, {"r1": 1})
+    for side in hooked:
+        assert side.later is not None
+        side.later.flush()
     run = sb.open(folder)  # killed, all of them
     assert run.notes == {"unfinished_steps": 1}
     assert len(run.steps.id) == 1
 
 
 def test_only_the_worker_that_answers_records_segments(tmp_path: Path, clock: Clock, utils: ModuleType) -> None:
-    apart, worker = process(tmp_path / "a.stall", clock), Worker(clock, utils)
-    Hooked(wrapped(worker, tensor_parallel_size=2, world_size=4), apart)  # of the first stage of two
+    engine, apart, worker = (
+        process(tmp_path / "a.stall", clock),
+        process(tmp_path / "a.stall", clock),
+        Worker(clock, utils),
+    )
+    the_core = core(clock)
+    hooked = Engine(the_core, engine), Hooked(wrapped(worker, tensor_parallel_size=2, world_size=4), apart)
+    the_core.scheduler.add_request(request("r1"))
     output = Output({"r1": 1})
-    vars(output)["_stallbook_step"] = 1
+    the_core.scheduler.schedule(output)
     worker.execute_model(output)
-    worker.sample_tokens()
-    assert apart.recorder is not None
-    written = apart.recorder._store.written if apart.recorder._store else 0
-    vars(output)["_stallbook_step"] = 2
-    worker.execute_model(output)
-    worker.sample_tokens()
-    assert apart.recorder._store is not None
-    assert apart.recorder._store.written == written
-    apart.recorder.close()
+    worker.sample_tokens()  # of the first stage of two
+    the_core.scheduler.update_from_output(output, {"r1": 1})
+    for side in hooked:
+        assert side.later is not None
+        side.later.flush()
+    run = sb.open(tmp_path / "a.stall")
+    assert sorted({run.names[i] for i in run.segments.name}) == ["ipc", "output", "sched"]
+    assert "worker:0" in run.facts["processes"]
 
 
 def test_what_a_frontend_adds(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +126,7 @@ def test_what_a_frontend_adds(tmp_path: Path, clock: Clock, monkeypatch: pytest.
     monkeypatch.setattr(time, "time_ns", lambda: now + clock.now)
     monkeypatch.setattr(time, "time", lambda: (now + clock.now) / 1e9)
     the_core, api = core(clock), api_server(front)
-    Engine(the_core, engine)
+    hooked = Engine(the_core, engine)
     one = asked("cmpl-1")
     clock.go(4)  # tokenized
     api.assign(one)
@@ -130,6 +139,7 @@ def test_what_a_frontend_adds(tmp_path: Path, clock: Clock, monkeypatch: pytest.
         clock.go(3)  # on its way back
         assert api.processor.process_outputs(result[0].outputs) == "processed"
     api.processor.process_outputs(outputs({"of another engine": 1})[0].outputs)
+    hooked.later.flush()
     assert (engine.hooks.errors, front.hooks.errors, front.role) == (0, 0, "api:0")
     for each in (engine, front):
         assert each.recorder is not None
@@ -150,13 +160,14 @@ def test_engines_of_a_data_parallel_server_have_logs_of_their_own(tmp_path: Path
     api = api_server(front)
     for index, engine in enumerate(engines):
         the_core = core(clock, index=index)
-        Engine(the_core, engine)
+        hooked = Engine(the_core, engine)
         one = asked(f"cmpl-{index}")
         api.assign(one)
         the_core.scheduler.add_request(request(one.request_id))
         output = Output({one.request_id: 8}, new=(one.request_id,))
         the_core.scheduler.schedule(output)
         api.processor.process_outputs(the_core.scheduler.update_from_output(output, {one.request_id: 1})[0].outputs)
+        hooked.later.flush()
     for each in (front, *engines):
         assert each.recorder is not None
         each.recorder.close()

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 __all__ = ["Scopes", "Stamps"]
 
-_MOST: Final = 4
+_MOST: Final = 256
 """Stamps of one name that are kept: a step has one or two, and outside of steps nobody takes them."""
 
 

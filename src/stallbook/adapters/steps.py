@@ -6,43 +6,38 @@ is followed from step to step: as long as the same requests do, and each gets on
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from stallbook.adapters.device import DeviceLane, Track
+from stallbook.adapters.later import Aways
 from stallbook.adapters.stamps import Stamps
 from stallbook.record import WholeRecorder
 from stallbook.record.spool import NO_NAME
 
-__all__ = ["AWAY_NS", "NO_GRAPH", "SAMPLED", "Flight", "Steps", "thread_away"]
+__all__ = ["NO_GRAPH", "Flight", "Steps"]
 
 NO_GRAPH: Final = (0, -1)
 """No captured path, no padded size."""
-
-AWAY_NS: Final = 500_000
-"""A thread that was off the CPU for less than this in a step is not asked why: the kernel's answer is a long call."""
-SAMPLED: Final = 32
-"""One step in so many times its own hooks."""
 
 
 class Flight:
     """A step that was scheduled and has not emitted yet."""
 
-    __slots__ = ("away", "begun", "blocked", "graph", "marks", "output", "sched0", "sched1", "step", "track")
+    __slots__ = ("begun", "graph", "marks", "output", "sched0", "sched1", "step", "stretch", "track")
 
-    def __init__(self, output: Any, step: int, begun: int, sched0: int, sched1: int, blocked: int) -> None:
-        self.output, self.step, self.blocked = output, step, blocked
+    def __init__(self, output: Any, step: int, begun: int, sched0: int, sched1: int, track: Track | None) -> None:
+        self.output, self.step, self.track = output, step, track
         self.begun, self.sched0, self.sched1 = begun, sched0, sched1
         self.marks: list[tuple[int, int]] = []
         self.graph = NO_GRAPH
-        self.away = (-1, 0)
-        self.track: Track | None = None
+        self.stretch = (0, 0)
+        """Of the thread's time in this step that a wait for a CPU would prolong: how long, and its CPU time."""
 
 
 class Steps:
-    """Writes steps to a recorder.
+    """Writes steps to a recorder, some at a time: `begin`, then what happened in order, then `write`.
 
     apart: the forward pass runs in another process. last: when the engine's thread did what the hooks saw last; -1
     while nothing is under way, so that no segment covers an idle engine. handles: of requests that are alive. batch:
@@ -50,130 +45,121 @@ class Steps:
     """
 
     def __init__(
-        self, recorder: WholeRecorder, handles: dict[str, int], stamps: Stamps, clock: Callable[[], int], apart: bool
+        self, recorder: WholeRecorder, handles: dict[str, int], stamps: Stamps, apart: bool
     ) -> None:  # fmt: skip
-        self.recorder, self.handles, self.stamps, self.clock = recorder, handles, stamps, clock
+        self.recorder, self.handles, self.stamps, self.apart = recorder, handles, stamps, apart
         self.loop, self.sched, self.output = (recorder.name(n) for n in ("loop", "sched", "output"))
-        self.apart = apart
         self.handoff = recorder.name("ipc" if apart else "dispatch")
         self.batch: dict[str, int] = {}
         self.flights: deque[Flight] = deque()
         self.evicted: set[int] = set()
-        self.step = 0
         self.last = -1
-        self.graph = NO_GRAPH
-        """Of the forward pass that ran last."""
         self.device: DeviceLane | None = None
-        self._usual: tuple[int, ...] = (self.loop, self.sched, self.handoff, self.output)
-        self._pops: list[Callable[[], int]] = []
-        self.away: Callable[[int], tuple[int, int]] = thread_away()
+        self.graphs: deque[tuple[int, int, int]] = deque(maxlen=256)
+        """Time, graph code and padded size of forward passes."""
+        self._marks: list[tuple[int, int]] = []
+        self._at = 0
+        self._looked = (0, 0)
+        self._aways = Aways()
+        self._done: list[tuple[Flight, tuple[Any, ...]]] = []
 
-    def expect(self, names: Sequence[int]) -> None:
-        """What the scopes stamp in a usual step, in order of time: such a step is written without a look at each."""
-        self._usual = (self.loop, self.sched, self.handoff, *names, self.output)
-        self._pops = [self.stamps.queue(name).popleft for name in names]
+    def begin(self) -> None:
+        """More is told from here on: collect what the scopes stamped."""
+        self._marks += self.stamps.take()
 
-    def scheduled(self, output: Any, t0: int, t1: int, blocked: int = -1) -> Flight:
-        """The scheduler made `output` for another step in [t0, t1)."""
-        if self.flights:
-            self._collect(self.flights[-1])
-        else:
-            self.stamps.clear()
-        self.step += 1
+    def scheduled(self, output: Any, step: int, t0: int, t1: int, track: Track | None = None, cpu: int = 0) -> None:
+        """The scheduler made `output` for another step in [t0, t1). cpu: the thread's CPU time then, if `apart`."""
+        self._collect(t0)
         begun = self.last if 0 <= self.last <= t0 else t0
-        flight = Flight(output, self.step, begun, t0, t1, blocked)
+        flight = Flight(output, step, begun, t0, t1, track)
+        if self.apart:
+            flight.stretch = self._look(t1, cpu) if begun < t0 else (0, 0)
         self.flights.append(flight)
         self.last = t1
-        if self.apart:
-            flight.away = self.away(t1)
-        return flight
 
-    def _collect(self, flight: Flight) -> None:
-        """What the scopes stamped since the step was scheduled is its own."""
-        found = self.stamps.take()
-        if found:
-            flight.graph = self.graph
-            flight.marks += [mark for mark in found if mark[0] >= flight.sched1]
-            if found[-1][0] > self.last:
-                self.last = found[-1][0]
+    def _look(self, t: int, cpu: int) -> tuple[int, int]:
+        """The thread's CPU time was `cpu` at `t`: the stretch of time since the last look, and the CPU time in it."""
+        (before, used), self._looked = self._looked, (t, cpu)
+        return t - before, cpu - used
+
+    def _collect(self, t: int) -> None:
+        """What the scopes stamped before `t` is the flight's that was scheduled last."""
+        marks, at = self._marks, self._at
+        while at < len(marks) and marks[at][0] < t:
+            at += 1
+        if at > self._at:
+            if self.flights:
+                flight = self.flights[-1]
+                flight.marks += [mark for mark in marks[self._at : at] if mark[0] >= flight.sched1]
+                self.last = max(self.last, marks[at - 1][0])
+            self._at = at
+        while self.graphs and self.graphs[0][0] < t:
+            _, *graph = self.graphs.popleft()
+            if self.flights:
+                self.flights[-1].graph = graph[0], graph[1]
 
     def emitted(
         self, output: Any, scheduled: Mapping[str, int], total: int, tokens: Callable[[], Mapping[str, int]],
-        outputs: int, t: int, t1: int,
+        outputs: int, t: int, t1: int, cpu: int,
     ) -> None:  # fmt: skip
-        """The step of `output` emitted at `t`, and was done with at `t1`.
+        """The step of `output` emitted at `t`, and was done with at `t1`, when the thread's CPU time was `cpu`.
 
         scheduled: tokens of each request in its batch, `total` in all. outputs: requests that got tokens; `tokens()`
         tells how many each, and is asked only where that is not one for each of the batch.
         """
+        self._collect(t)
         flights, batch = self.flights, self.batch
-        usual = total == outputs == len(scheduled) and scheduled.keys() == batch.keys()
-        first = flights[0] if len(flights) == 1 else None
-        if usual and first is not None and first.output is output and self._emitted_usually(first, outputs, t, t1):
-            flights.pop()
-            return
         while flights and flights[0].output is not output:
             if not any(one.output is output for one in flights):
                 return
             flights.popleft()  # it never emitted
         if not flights:
             return
-        self._collect(flights[-1])
         flight = flights.popleft()
-        if usual:
-            decode, everyone, tail = outputs, True, b""
-            if flight.track is not None:
-                tail = self.recorder.tail(windows=self._windows(flight, t))
-        else:
+        tail, everyone, decode = b"", True, outputs
+        if total != outputs or outputs != len(scheduled) or scheduled.keys() != batch.keys():
             decode, everyone, tail = self._settle(scheduled, tokens(), self._windows(flight, t))
-        names, times = self._marks(flight, t)
-        ends = self._ends(flight, len(times), t1)
-        graph, padded = flight.graph
-        self.recorder.step(
-            flight.step, flight.begun, t1, t, names, times, ends, decode, total - decode, everyone, graph, padded,
-            flight.blocked, tail,
-        )  # fmt: skip
+        elif flight.track is not None:
+            tail = self.recorder.tail(windows=self._windows(flight, t))
+        names, times = self._segments(flight, t)
+        looked = self._look(t1, cpu)
+        if not self.apart:
+            flight.stretch = looked if flight.begun < flight.sched0 else (0, looked[1])
+        self._done.append((flight, (t1, t, names, times, decode, total - decode, everyone, tail)))
         self.last = t1
 
-    def _emitted_usually(self, flight: Flight, rows: int, t: int, t1: int) -> bool:
-        """Write a step in which nothing special happened. False, and nothing done, if something did."""
-        queues = self.stamps.queues.values()
-        pops = self._pops
-        if sum(map(len, queues)) != len(pops) or flight.begun == flight.sched0 or flight.track is not None:
-            return False
-        try:
-            times = [flight.begun, flight.sched0, flight.sched1, *[pop() for pop in pops], t]
-        except IndexError:  # other stamps than usual, and now they are lost: what was between is handed over
-            times = []
-        if not times or times[3] < times[2]:
-            self.stamps.clear()
-            return False
-        graph, padded = self.graph
-        ends = self._ends(flight, len(times), t1)
-        self.recorder.step(
-            flight.step, flight.begun, t1, t, self._usual, times, ends, rows, 0, True, graph, padded, flight.blocked
-        )  # fmt: skip
-        self.last = t1
-        return True
+    def write(self, now: int, blocked: int = -1) -> None:
+        """Write the steps that emitted since the last time. blocked: what keeps the first waiting request out, now."""
+        done = self._done
+        delays = self._aways.of([flight.stretch for flight, _ in done], now)
+        for (flight, told), delay in zip(done, delays, strict=True):
+            t1, t, names, times, decode, prefill, everyone, tail = told
+            ends = self._ends(flight, len(times), max(flight.stretch[1], -1), delay)
+            self.recorder.step(
+                flight.step, flight.begun, t1, t, names, times, ends, decode, prefill, everyone, *flight.graph,
+                blocked, tail,
+            )  # fmt: skip
+        done.clear()
+        del self._marks[: self._at]
+        self._at = 0
+        if not self.flights:
+            self._marks.clear()
 
-    def _ends(self, flight: Flight, marks: int, t1: int) -> Sequence[int]:
-        """The thread's run-queue delay in a step, as a total or for each mark since the one before, and CPU time.
+    def _ends(self, flight: Flight, marks: int, cpu: int, delay: int) -> Sequence[int]:
+        """The thread's CPU time in a step and its run-queue delay: as a total, or for each mark since the one before.
 
         While another process works on the step, this thread waits, and may well wait for a CPU: that costs nothing.
         """
-        looked = self.away(t1)
         if not self.apart:
-            return looked
-        cpu, delay = flight.away
+            return cpu, delay
         delays = [0] * (marks + 2)
-        delays[-2] = looked[0] + max(cpu, 0)
-        if delay > 0:
-            loop = flight.sched0 - flight.begun
-            delays[1] = min(delay, loop) if loop else delay
-            delays[2] = delay - delays[1]
+        delays[-2] = cpu
+        loop = flight.sched0 - flight.begun
+        delays[1] = min(delay, loop) if loop else delay
+        delays[2] = delay - delays[1]
         return delays
 
-    def _marks(self, flight: Flight, t: int) -> tuple[list[int], list[int]]:
+    def _segments(self, flight: Flight, t: int) -> tuple[list[int], list[int]]:
         """Names and times of the step's segments, from the stamps of its hooks and scopes."""
         names, times = [self.sched, self.handoff], [flight.sched0, flight.sched1]
         if flight.begun < flight.sched0:
@@ -182,17 +168,12 @@ class Steps:
         for when, name in flight.marks:
             names.append(name)
             times.append(when)
-        waited = self.last
-        if times[-1] < waited < t:  # the engine did other things before it waited for this step
+        if times[-1] < self.last < t:  # the engine did other things before it waited for this step
             names += (NO_NAME, self.handoff)
-            times += (self._left(flight), waited)
+            times += (times[-1], self.last)
         names.append(self.output)
         times.append(t)
         return names, times
-
-    def _left(self, flight: Flight) -> int:
-        """When the engine turned to other things than this step: where the next one's scheduling began."""
-        return max(flight.marks[-1][0] if flight.marks else flight.sched1, flight.sched1)
 
     def _windows(self, flight: Flight, t: int) -> list[bytes]:
         """What the device did for a step that emitted, so that it is done."""
@@ -259,32 +240,3 @@ class Steps:
                 self.recorder.finish(handle, t)
         if not self.handles:
             self.last = -1
-
-
-def thread_away(clock: Callable[[], int] = time.perf_counter_ns) -> Callable[[int], tuple[int, int]]:
-    """A function of now that tells, since its last call, the thread's CPU time and its run-queue delay, in ns.
-
-    The CPU time is one short system call. Where it leaves less than `AWAY_NS` of the time there was no delay worth a
-    look; else the kernel's count is read, and what it grew since the last look counts as far as the thread was away.
-    """
-    from stallbook.record.counters import RunDelay, available
-
-    if not available():
-        return lambda now: (-1, -1)
-    state: list[Any] = [None, 0, 0]
-    cpu_time = time.thread_time_ns
-
-    def look(now: int) -> tuple[int, int]:
-        delays, before, cpu_before = state
-        cpu = cpu_time()
-        state[1], state[2] = now, cpu
-        used = cpu - cpu_before
-        if delays is None:  # made here, on the thread that it is to measure
-            state[0] = RunDelay()
-            return -1, 0
-        away = now - before - used
-        if away < AWAY_NS:
-            return used, 0
-        return used, max(0, min(delays.delta(now), away))
-
-    return look

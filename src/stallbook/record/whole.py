@@ -46,11 +46,11 @@ class WholeRecorder(Recorder):
             return self._closed_ns
         return self._spent + self._events * _CALL_NS + self._cost.total(0, self._pauses.seen) + store.grow_ns
 
-    def spent(self, ns: int, times: int = 1) -> None:
-        """So much time was spent in one of the caller's hooks, `step` included, which stands for `times` such. Now
-        and then this writes the books too.
+    def spent(self, ns: int, times: int = 1, whole: bool = False) -> None:
+        """So much time was spent in one of the caller's hooks, `step` included, which stands for `times` such. If it
+        is not the `whole` of them, what is too long was interrupted. Now and then this writes the books too.
         """
-        self._spent += min(ns, _INTERRUPTED_NS) * times
+        self._spent += (ns if whole else min(ns, _INTERRUPTED_NS)) * times
         self._told += 1
         if self._told % _STATES == 0:
             self.flush()

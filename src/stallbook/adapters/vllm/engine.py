@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
+import itertools
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, Final
 
 from stallbook.adapters.device import Track
+from stallbook.adapters.later import Later, thread_cpu
 from stallbook.adapters.process import Process
 from stallbook.adapters.stamps import Stamps
-from stallbook.adapters.steps import SAMPLED, Steps
+from stallbook.adapters.steps import Steps
 from stallbook.adapters.vllm import scopes
 
 __all__ = ["STEP", "Engine", "install"]
@@ -18,6 +21,7 @@ __all__ = ["STEP", "Engine", "install"]
 STEP: Final = "_stallbook_step"
 """The attribute of a `SchedulerOutput` that carries the step's number to a worker in another process."""
 _KV, _SEQS, _BUDGET = 1, 2, 3
+_SCHEDULED, _EMITTED, _EVICTED = range(3)
 
 
 def install(module: ModuleType, process: Process) -> None:
@@ -82,6 +86,8 @@ class Engine:
         for undo in process.undo:
             undo()  # the hooks of a worker that turned out to be the engine's own
         self.stamps = Stamps(self.clock)
+        self.full = False
+        """Whether the last step took all the tokens that one may take."""
         executor = core.model_executor
         inside = getattr(executor, "driver_worker", None)
         index = int(getattr(core, "engine_index", 0) or 0)
@@ -96,38 +102,28 @@ class Engine:
         if recorder is None or not recorder.on:
             return
         self.recorder = recorder
-        self.steps = Steps(recorder, process.handles, self.stamps, self.clock, inside is None)
+        self.steps = Steps(recorder, process.handles, self.stamps, inside is None)
+        self.later = Later(self.work, recorder, self.hooks, self.clock)
+        self.track: Track | None = None
         if inside is not None:
-            self._inside(inside)
+            self.steps.device = scopes.take_over(self.hooks, self.stamps, recorder, "dispatch", lambda: self.track)
+            scopes.watch_graphs(self.hooks, inside, self._dispatched)
         wrap = self.hooks.wrap
         wrap(scheduler, "schedule", self._schedule)
         wrap(scheduler, "update_from_output", self._update_from_output)
         wrap(scheduler, "_preempt_request", self._preempt_request)
         wrap(scheduler, "add_request", self._add_request)
         process.told_hooks()
+        atexit.register(self.later.flush)  # runs before the recorder closes, which was registered before
 
-    def _inside(self, wrapper: Any) -> None:
-        """Hook the worker that runs in this process."""
-        steps = self.steps
+    def _dispatched(self, code: int, padded: int) -> None:
+        self.steps.graphs.append((self.clock(), code, padded))
 
-        def track() -> Track | None:
-            if not steps.flights:
-                return None
-            flight = steps.flights[-1]
-            if flight.track is None:
-                flight.track = Track()
-            return flight.track
-
-        def graph(code: int, padded: int) -> None:
-            steps.graph = code, padded
-
-        steps.device = scopes.take_over(self.hooks, self.stamps, self.recorder, "dispatch", track)
-        if steps.device is None and self.hooks.has(scopes.LABEL):
-            steps.expect([self.recorder.name(one) for one in scopes.USUAL])
-        scopes.watch_graphs(self.hooks, wrapper, graph)
+    # What runs in each step: as little as can be.
 
     def _schedule(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        clock, hooks, scheduled = self.clock, self.hooks, self.scheduled
+        clock, hooks, later, count = self.clock, self.hooks, self.later, itertools.count(1)
+        append, apart, device = later.append, self.steps.apart, self.steps.device is not None
 
         @functools.wraps(original)
         def schedule(*args: Any, **more: Any) -> Any:
@@ -135,45 +131,23 @@ class Engine:
             output = original(*args, **more)
             if hooks.on:
                 try:
-                    scheduled(output, t0, clock())
+                    t1, step = clock(), next(count)
+                    if apart:
+                        output._stallbook_step = step  # STEP
+                        append((_SCHEDULED, output, step, t0, t1, None, thread_cpu()))
+                    else:
+                        track = self.track = Track() if device else None
+                        append((_SCHEDULED, output, step, t0, t1, track, 0))
+                    if not output.total_num_scheduled_tokens:
+                        later.flush()  # the engine rests
                 except Exception:
                     hooks.failed()
             return output
 
         return schedule
 
-    def scheduled(self, output: Any, t0: int, t1: int) -> None:
-        """The scheduler made a batch."""
-        if output.finished_req_ids:
-            self.steps.finished(output.finished_req_ids, t0)
-        if not output.total_num_scheduled_tokens:
-            return
-        flight = self.steps.scheduled(output, t0, t1, self._blocked(output))
-        if self.steps.apart:
-            setattr(output, STEP, flight.step)
-        if output.scheduled_new_reqs:
-            self.steps.admitted([one.req_id for one in output.scheduled_new_reqs], t1)
-        cached = output.scheduled_cached_reqs
-        resumed = getattr(cached, "resumed_req_ids", None)
-        if resumed is None:
-            flags = getattr(cached, "resumed_from_preemption", ())
-            resumed = [name for name, is_back in zip(cached.req_ids, flags, strict=False) if is_back]
-        if resumed:
-            self.steps.admitted(resumed, t1)
-        if flight.step % SAMPLED == 0:
-            self.recorder.spent(self.clock() - t1, SAMPLED)
-
-    def _blocked(self, output: Any) -> int:
-        """What kept the first waiting request out."""
-        scheduler = self.scheduler
-        if not scheduler.waiting:
-            return 0
-        if output.total_num_scheduled_tokens >= scheduler.max_num_scheduled_tokens:
-            return _BUDGET
-        return _SEQS if len(scheduler.running) >= scheduler.max_num_running_reqs else _KV
-
     def _update_from_output(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        clock, hooks, emitted = self.clock, self.hooks, self.emitted
+        clock, hooks, append, added = self.clock, self.hooks, self.later.append, self.later.added
 
         @functools.wraps(original)
         def update_from_output(scheduler_output: Any, *args: Any, **more: Any) -> Any:
@@ -181,30 +155,14 @@ class Engine:
             result = original(scheduler_output, *args, **more)
             if hooks.on:
                 try:
-                    emitted(scheduler_output, result, t, clock())
+                    t1 = clock()
+                    append((_EMITTED, scheduler_output, result, t, t1, thread_cpu()))
+                    added(t1, t1)
                 except Exception:
                     hooks.failed()
             return result
 
         return update_from_output
-
-    def emitted(self, output: Any, result: Mapping[int, Any], t: int, t1: int) -> None:
-        """A step's outputs are made."""
-        if not output.total_num_scheduled_tokens:
-            return
-        outputs = 0
-        for one in result.values():
-            outputs += len(one.outputs)
-
-        def tokens() -> dict[str, int]:
-            every = (o for one in result.values() for o in one.outputs)
-            return {o.request_id: len(o.new_token_ids) for o in every if o.new_token_ids}
-
-        self.steps.emitted(
-            output, output.num_scheduled_tokens, output.total_num_scheduled_tokens, tokens, outputs, t, t1
-        )  # fmt: skip
-        if self.steps.step % SAMPLED == 0:
-            self.recorder.spent(self.clock() - t1, SAMPLED)
 
     def _preempt_request(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -213,7 +171,7 @@ class Engine:
             result = original(request, *args, **more)
             if self.hooks.on:
                 try:
-                    self.steps.evict(request.request_id, lost, self.clock())
+                    self.later.append((_EVICTED, request.request_id, lost, self.clock()))
                 except Exception:
                     self.hooks.failed()
             return result
@@ -232,3 +190,58 @@ class Engine:
             return original(request, *args, **more)
 
         return add_request
+
+    # What is done with it, some steps at a time.
+
+    def work(self, entries: list[Any]) -> None:
+        """Write what the hooks saw."""
+        self.steps.begin()
+        for kind, *entry in entries:
+            if kind == _SCHEDULED:
+                self._was_scheduled(*entry)
+            elif kind == _EMITTED:
+                self._was_emitted(*entry)
+            else:
+                self.steps.evict(*entry)
+        self.steps.write(self.clock(), self._blocked())
+
+    def _blocked(self) -> int:
+        """What keeps the first waiting request out."""
+        scheduler = self.scheduler
+        if not scheduler.waiting:
+            return 0
+        if self.full:
+            return _BUDGET
+        return _SEQS if len(scheduler.running) >= scheduler.max_num_running_reqs else _KV
+
+    def _was_scheduled(self, output: Any, step: int, t0: int, t1: int, track: Track | None, cpu: int) -> None:
+        if output.finished_req_ids:
+            self.steps.finished(output.finished_req_ids, t0)
+        if not output.total_num_scheduled_tokens:
+            return
+        self.full = output.total_num_scheduled_tokens >= self.scheduler.max_num_scheduled_tokens
+        self.steps.scheduled(output, step, t0, t1, track, cpu)
+        if output.scheduled_new_reqs:
+            self.steps.admitted([one.req_id for one in output.scheduled_new_reqs], t1)
+        cached = output.scheduled_cached_reqs
+        resumed = getattr(cached, "resumed_req_ids", None)
+        if resumed is None:
+            flags = getattr(cached, "resumed_from_preemption", ())
+            resumed = [name for name, is_back in zip(cached.req_ids, flags, strict=False) if is_back]
+        if resumed:
+            self.steps.admitted(resumed, t1)
+
+    def _was_emitted(self, output: Any, result: Mapping[int, Any], t: int, t1: int, cpu: int) -> None:
+        if not output.total_num_scheduled_tokens:
+            return
+        outputs = 0
+        for one in result.values():
+            outputs += len(one.outputs)
+
+        def tokens() -> dict[str, int]:
+            every = (o for one in result.values() for o in one.outputs)
+            return {o.request_id: len(o.new_token_ids) for o in every if o.new_token_ids}
+
+        self.steps.emitted(
+            output, output.num_scheduled_tokens, output.total_num_scheduled_tokens, tokens, outputs, t, t1, cpu
+        )  # fmt: skip

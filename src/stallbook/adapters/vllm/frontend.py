@@ -12,10 +12,10 @@ from types import ModuleType
 from typing import Any, Final
 
 from stallbook.adapters.process import Process
-from stallbook.adapters.steps import SAMPLED
 
 __all__ = ["Frontend", "install"]
 
+_SAMPLED: Final = 32
 _TOKENIZE: Final = "tokenize"
 _COUNTERS: Final = {"vllm:num_preemptions_total": "preemptions", "vllm:generation_tokens_total": "generation_tokens"}
 _LATEST_NS: Final = 600 * 10**9
@@ -128,8 +128,8 @@ class Frontend:
         else:
             self._changed(recorder, requests, tokens, t)
         self.calls += 1
-        if self.calls % SAMPLED == 0:
-            recorder.spent(self.clock() - t, SAMPLED)
+        if self.calls % _SAMPLED == 0:
+            recorder.spent(self.clock() - t, _SAMPLED)
 
     def rests(self) -> None:
         """No request is left: a good time to read vLLM's counters, once it has counted what was just handed out."""

@@ -12,7 +12,7 @@ from stallbook.adapters.hooks import Hooks
 from stallbook.adapters.stamps import Scopes, Stamps
 from stallbook.record import WholeRecorder
 
-__all__ = ["LABEL", "USUAL", "device_of", "take_over", "watch_graphs"]
+__all__ = ["LABEL", "device_of", "take_over", "watch_graphs"]
 
 _FACTORY: Final = "_PROFILER_FUNC"
 LABEL: Final = f"vllm.v1.utils.{_FACTORY}"
@@ -23,8 +23,6 @@ _STARTS: Final = (
     ("draft", "draft"), ("bookkeep", "runner"), ("eplb", _HANDOFF),
 )  # fmt: skip
 """What begins where a scope of the runner is entered. `eplb` follows upon `bookkeep` at once."""
-USUAL: Final = ("runner", "decode", "logits", "dispatch", "sample", "runner", "dispatch")
-"""What a step stamps that drafts nothing, with the end of `postprocess`."""
 _LAUNCH: Final = "launch"
 """The host's part of a forward pass that a device runs."""
 _DEVICE: Final = {"forward": "decode", "postprocess": "sample", "bookkeep": _HANDOFF}

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Final
 
 from stallbook.adapters.device import DeviceLane, Track
+from stallbook.adapters.later import Aways, Later, thread_cpu
 from stallbook.adapters.process import Process
 from stallbook.adapters.stamps import Stamps
-from stallbook.adapters.steps import NO_GRAPH, SAMPLED, thread_away
+from stallbook.adapters.steps import NO_GRAPH
 from stallbook.adapters.vllm import scopes
 from stallbook.adapters.vllm.engine import STEP
 from stallbook.record.spool import NO_NAME
@@ -51,19 +52,16 @@ def _speaks(wrapper: Any) -> bool:
     return bool(wrapper.global_rank == config.world_size - width)
 
 
-@dataclass(frozen=True, slots=True)
-class _Done:
-    """A step whose calls are done."""
+class _Step:
+    """A step as the worker saw it: its calls, and what of the thread's time they took."""
 
-    step: int
-    t0: int
-    t1: int
-    names: list[int]
-    times: list[int]
-    graph: tuple[int, int]
-    cpu: int
-    delay: int
-    track: Track | None
+    __slots__ = ("calls", "graph", "length", "step", "track", "used")
+
+    def __init__(self, step: int, track: Track | None) -> None:
+        self.step, self.track = step, track
+        self.calls: list[tuple[int, int]] = []
+        self.graph = NO_GRAPH
+        self.length = self.used = 0
 
 
 class Worker:
@@ -75,14 +73,13 @@ class Worker:
         self.index = int(getattr(wrapper.vllm_config.parallel_config, "data_parallel_index", 0) or 0)
         self.speaks = _speaks(wrapper)
         self.stamps = Stamps(self.clock)
-        self.away = thread_away()
-        self.step = 0
-        self.names: list[int] = []
-        self.times: list[int] = []
-        self.graph = NO_GRAPH
+        self.marks: list[tuple[int, int]] = []
+        self.graphs: deque[tuple[int, int, int]] = deque(maxlen=256)
         self.lane: DeviceLane | None = None
         self.track: Track | None = None
-        self.done: deque[_Done] = deque()
+        self.later: Later | None = None
+        self.aways = Aways()
+        self.steps: deque[_Step] = deque()
         self.wrapper = wrapper
         worker = wrapper.worker
         self.samples = callable(getattr(worker, "sample_tokens", None))
@@ -97,42 +94,64 @@ class Worker:
 
         process.undo.append(undo)
 
-    def _begin(self) -> None:
+    def _begin(self) -> Later | None:
         """The first step: this process is a worker."""
         self.process.become_worker(self.rank, self.index)
         recorder = self.process.recorder
         if recorder is None or not recorder.on:
             self.hooks.on = False
-            return
+            return None
         self.recorder = recorder
         self.runner = recorder.name("runner")
-        self.lane = scopes.take_over(self.hooks, self.stamps, recorder, "runner", lambda: self.track)
-        scopes.watch_graphs(self.hooks, self.wrapper, self._dispatched)
+        if self.speaks:
+            self.lane = scopes.take_over(self.hooks, self.stamps, recorder, "runner", lambda: self.track)
+            scopes.watch_graphs(self.hooks, self.wrapper, self._dispatched)
         self.process.told_hooks()
+        self.later = Later(self.work, recorder, self.hooks, self.clock)
+        atexit.register(self.later.flush)
+        return self.later
 
     def _dispatched(self, code: int, padded: int) -> None:
-        self.graph = code, padded
+        self.graphs.append((self.clock(), code, padded))
+
+    # What runs in each step.
 
     def _execute_model(self, original: Callable[..., Any]) -> Callable[..., Any]:
         clock, hooks = self.clock, self.hooks
 
         @functools.wraps(original)
         def execute_model(scheduler_output: Any, *args: Any, **more: Any) -> Any:
-            t0 = clock()
+            t0, step, cpu = clock(), 0, 0
             if hooks.on:
                 try:
-                    self.starts(scheduler_output, t0)
+                    step, cpu = self.starts(scheduler_output), thread_cpu()
                 except Exception:
                     hooks.failed()
             result = original(scheduler_output, *args, **more)
-            if hooks.on:
+            if step and hooks.on and self.later is not None:
                 try:
-                    self.ends(clock(), result is not None or not self.samples)
+                    last = result is not None or not self.samples
+                    self.later.append((step, t0, clock(), cpu, thread_cpu() if last else 0, self.track))
                 except Exception:
                     hooks.failed()
             return result
 
         return execute_model
+
+    def starts(self, output: Any) -> int:
+        """A step begins: its number; 0 if there is nothing to run."""
+        step: int = getattr(output, STEP, 0)
+        if not step:
+            return 0
+        later = self.later or self._begin()
+        if later is None:
+            return 0
+        if not output.total_num_scheduled_tokens:
+            later.flush()  # the engine rests
+            return 0
+        if self.lane is not None:
+            self.track = Track()
+        return step
 
     def _sample_tokens(self, original: Callable[..., Any]) -> Callable[..., Any]:
         clock, hooks = self.clock, self.hooks
@@ -141,73 +160,73 @@ class Worker:
         def sample_tokens(*args: Any, **more: Any) -> Any:
             t0 = clock()
             result = original(*args, **more)
-            if hooks.on:
+            if hooks.on and self.later is not None:
                 try:
-                    if self.step:
-                        self._stretch(t0, clock())
-                        self.commit()
+                    t1 = clock()
+                    self.later.append((0, t0, t1, 0, thread_cpu(), None))
+                    self.later.added(t1, t1)
                 except Exception:
                     hooks.failed()
             return result
 
         return sample_tokens
 
-    def starts(self, output: Any, t0: int) -> None:
-        """The forward pass of a step begins."""
-        self.step = getattr(output, STEP, 0)
-        if not self.step:
+    # What is done with it, some steps at a time.
+
+    def work(self, entries: list[Any]) -> None:
+        """Write what the hooks saw."""
+        self.marks += self.stamps.take()
+        now: _Step | None = None
+        begun = 0
+        for number, t0, t1, cpu0, cpu1, track in entries:
+            if number:
+                now, begun = _Step(number, track), cpu0
+            if now is None:
+                continue
+            now.calls.append((t0, t1))
+            if cpu1:
+                now.length, now.used = t1 - now.calls[0][0], cpu1 - begun
+                self.steps.append(now)
+                now = None
+        if not self.speaks:
+            self.steps.clear()
+            self.recorder.flush()
             return
-        if not self.process.role:
-            self._begin()
-        self.stamps.clear()
-        self.names.clear()
-        self.times.clear()
-        self.t0, self.graph = t0, NO_GRAPH
-        self.track = Track() if self.lane is not None else None
-        self.away(t0)
+        while self.graphs:
+            t, code, padded = self.graphs.popleft()
+            for step in self.steps:
+                if step.calls[0][0] <= t < step.calls[-1][1]:
+                    step.graph = code, padded
+        self._write(self.clock())
 
-    def ends(self, t1: int, last: bool) -> None:
-        """`execute_model` is done; if it is the `last` call of this step, so is the step."""
-        if self.step:
-            self._stretch(self.t0, t1)
-            if last:
-                self.commit()
+    def _write(self, now: int) -> None:
+        """Write the steps whose device is done; those that have waited for long without what the device did."""
+        delays = self.aways.of([(step.length, step.used) for step in self.steps], now)
+        for delay in list(delays):
+            step, tail = self.steps[0], b""
+            if self.lane is not None and step.track is not None:
+                found = self.lane.windows(step.track, now)
+                if found is None and len(self.steps) <= _IN_FLIGHT:
+                    return
+                tail = self.recorder.tail(windows=[self.recorder.device_window(*one) for one in found or ()])
+            self.steps.popleft()
+            names, times = self._segments(step)
+            t0, t1 = step.calls[0][0], step.calls[-1][1]
+            self.recorder.step(
+                step.step, t0, t1, t1, names, times, (step.used, delay), -1, 0, False, *step.graph, -1, tail
+            )  # fmt: skip
 
-    def _stretch(self, t0: int, t1: int) -> None:
-        """One call, from t0 to t1: what the scopes stamped in it, and the runner's own work around."""
-        self.names.append(self.runner)
-        self.times.append(t0)
-        for when, name in self.stamps.take():
-            self.names.append(name)
-            self.times.append(when)
-        self.names.append(NO_NAME)
-        self.times.append(t1)
-
-    def commit(self) -> None:
-        """The step's calls are done. Its device may not be: then it is written once the device is."""
-        t1 = self.times[-1]
-        cpu, delay = self.away(t1)
-        if self.speaks:
-            self.done.append(_Done(self.step, self.t0, t1, self.names, self.times, self.graph, cpu, delay, self.track))
-            while self.done and self._write(self.done[0], t1, len(self.done) > _IN_FLIGHT):
-                self.done.popleft()
-            self.names, self.times = [], []
-        if self.step % SAMPLED == 0:
-            self.recorder.spent(self.clock() - t1, SAMPLED)
-        self.step = 0
-
-    def _write(self, done: _Done, now: int, late: bool) -> bool:
-        """Write a step whose device is done; or one that has waited for long, without what the device did."""
-        tail = b""
-        if self.lane is not None and done.track is not None:
-            found = self.lane.windows(done.track, now)
-            if found is None and not late:
-                return False
-            if found:
-                tail = self.recorder.tail(windows=[self.recorder.device_window(*one) for one in found])
-        graph, padded = done.graph
-        self.recorder.step(
-            done.step, done.t0, done.t1, done.t1, done.names[:-1], done.times[:-1], (done.cpu, done.delay), -1, 0,
-            False, graph, padded, -1, tail,
-        )  # fmt: skip
-        return True
+    def _segments(self, step: _Step) -> tuple[list[int], list[int]]:
+        """What the scopes stamped in the step's calls, and the runner's own work around."""
+        names: list[int] = []
+        times: list[int] = []
+        marks = self.marks
+        for t0, t1 in step.calls:
+            at = 0
+            while at < len(marks) and marks[at][0] < t1:
+                at += 1
+            inside = [mark for mark in marks[:at] if mark[0] >= t0]
+            del marks[:at]
+            names += (self.runner, *[name for _, name in inside], NO_NAME)
+            times += (t0, *[t for t, _ in inside], t1)
+        return names[:-1], times[:-1]

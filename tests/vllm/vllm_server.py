@@ -55,7 +55,8 @@ class NotServingError(RuntimeError):
 
 
 class Server:
-    """A server in a session of its own. `log`: where it records; None: without the recorder."""
+    """A server in a process group of its own, but in this session: there the kernel shares a core between its tasks
+    and a competitor of the tests task by task. `log`: where it records; None: without the recorder."""
 
     def __init__(
         self, home: Path, output: Path, layout: Layout, log: Path | None, *, blocks: int = SMALL_POOL,
@@ -73,7 +74,7 @@ class Server:
         with output.open("wb") as printed:
             self.process = subprocess.Popen(
                 [*words, *FLAGS, *layout.flags, *flags], env=given, stdin=subprocess.DEVNULL, stdout=printed,
-                stderr=subprocess.STDOUT, start_new_session=True,
+                stderr=subprocess.STDOUT, process_group=0,
             )  # fmt: skip
 
     def wait(self, seconds: float = READY_S) -> None:
@@ -100,7 +101,7 @@ class Server:
     def processes(self) -> dict[str, list[int]]:
         """Its processes by role: `api`, `engine`, `worker`, `other`."""
         roles: dict[str, list[int]] = {}
-        for pid in _session(self.process.pid):
+        for pid in _group(self.process.pid):
             roles.setdefault(_role(pid, self.process.pid), []).append(pid)
         return roles
 
@@ -111,7 +112,7 @@ class Server:
 
     def stop(self, number: int = signal.SIGTERM, seconds: float = 40) -> int:
         """Tell it to end as its user would; make sure that nothing of it is left. Its exit code."""
-        pids = _session(self.process.pid)
+        pids = _group(self.process.pid)
         if self.process.poll() is None:
             self.process.send_signal(number)
         try:
@@ -123,11 +124,11 @@ class Server:
 
     def reap(self, pids: list[int] | None = None, patience: float = 0) -> None:
         """End whatever of it is left."""
-        pids = pids or _session(self.process.pid)
+        pids = pids or _group(self.process.pid)
         end = time.monotonic() + patience
         while time.monotonic() < end and any(_alive(pid) for pid in pids):
             time.sleep(0.1)
-        for pid in {*pids, *_session(self.process.pid)}:
+        for pid in {*pids, *_group(self.process.pid)}:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         with suppress(subprocess.TimeoutExpired):
@@ -155,14 +156,14 @@ def read_counters(text: str) -> dict[str, int]:
     return found
 
 
-def _session(leader: int) -> list[int]:
-    """The live processes of a session."""
+def _group(leader: int) -> list[int]:
+    """The live processes of a group."""
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             with suppress(OSError, IndexError):
                 fields = (folder / "stat").read_text().rpartition(")")[2].split()
-                if int(fields[3]) == leader and fields[0] != "Z":
+                if int(fields[2]) == leader and fields[0] != "Z":
                     found.append(int(folder.name))
     return sorted(found)
 

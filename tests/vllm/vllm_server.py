@@ -150,9 +150,8 @@ def read_counters(text: str) -> dict[str, int]:
     """`COUNTERS` from a page of metrics."""
     found = dict.fromkeys(COUNTERS, 0)
     for line in text.splitlines():
-        name, _, value = line.partition(" ")[0].partition("{")[0], "", line.rpartition(" ")[2]
-        if name in found:
-            found[name] += int(float(value))
+        if (name := line.partition("{")[0]) in found:
+            found[name] += int(float(line.rpartition(" ")[2]))
     return found
 
 

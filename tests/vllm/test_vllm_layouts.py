@@ -21,8 +21,8 @@ from vllm import LLM, SamplingParams
 
 def options(model):
     return dict(
-        model=model, dtype="bfloat16", enforce_eager=True, max_model_len=1024, max_num_batched_tokens=512, block_size=32,
-        num_gpu_blocks_override=200, enable_prefix_caching=False,
+        model=model, dtype="bfloat16", enforce_eager=True, max_model_len=1024, max_num_batched_tokens=512,
+        block_size=32, num_gpu_blocks_override=200, enable_prefix_caching=False,
     )
 
 def offline(model):

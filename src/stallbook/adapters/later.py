@@ -16,16 +16,18 @@ from stallbook.adapters.hooks import Hooks
 from stallbook.record import WholeRecorder
 from stallbook.record.counters import RunDelay, available
 
-__all__ = ["AWAY_NS", "Aways", "Later", "thread_cpu"]
+__all__ = ["AWAY_NS", "FEW", "LONG_NS", "Aways", "Later", "thread_cpu"]
 
 AWAY_NS: Final = 500_000
 """A thread that was off the CPU for less than this is not asked why: the kernel's answer is a long call."""
-_MOST: Final = 48
-"""Entries: sixteen steps, and some."""
-_LONGEST_NS: Final = 250_000_000
-_CALL_NS: Final = 1_000
-"""Of a hook what no clock inside it sees: its call, and the original's through it."""
-_SAMPLED: Final = 32
+FEW: Final = 44
+"""Entries after which a hook takes a closer look: some twenty steps."""
+_MANY: Final = 48
+LONG_NS: Final = 250_000_000
+_CALL_NS: Final = 2_000
+"""Of a hook what no clock inside it sees: its call, the original's through it, and the first look at the clock."""
+_LONGEST_NS: Final = 100_000
+"""A hook that took longer was interrupted."""
 
 thread_cpu = time.thread_time_ns
 
@@ -36,7 +38,7 @@ class Later:
     When `work` fails the entries are gone, and the failure is counted: they would only fail again.
     """
 
-    __slots__ = ("_clock", "_hooks", "_recorder", "_since", "_work", "append", "entries", "taken")
+    __slots__ = ("_clock", "_hooks", "_recorder", "_sample", "_work", "append", "entries", "since")
 
     def __init__(
         self, work: Callable[[list[Any]], None], recorder: WholeRecorder, hooks: Hooks, clock: Callable[[], int]
@@ -44,27 +46,28 @@ class Later:
         self._work, self._recorder, self._hooks, self._clock = work, recorder, hooks, clock
         self.entries: list[Any] = []
         self.append = self.entries.append
-        self._since = clock()
-        self.taken = 0
+        self.since = clock()
+        """When what waited was worked off last."""
+        self._sample = 0
 
-    def added(self, since: int, now: int) -> None:
-        """A hook that began at `since` appended its entry: work off what waits, if that is enough."""
-        self.taken += 1
-        if len(self.entries) >= _MOST or now - self._since > _LONGEST_NS:
+    def look(self, now: int) -> None:
+        """To be called by a hook that began at `now`, once `len(entries)` is over `FEW` or `since` is `LONG_NS` ago."""
+        if len(self.entries) >= _MANY or now - self.since > LONG_NS:
             self.flush()
-        elif self.taken % _SAMPLED == 0:
-            self._recorder.spent(self._clock() - since + _CALL_NS, _SAMPLED)
+        else:
+            self._sample = self._clock() - now
 
     def flush(self) -> None:
         """Work off what waits. On the thread of the hooks."""
-        start = thread_cpu()  # not the clock: the thread may be sent away meanwhile
+        entries, start = self.entries, thread_cpu()  # not the clock: the thread may be sent away meanwhile
+        hooks = len(entries) * min(self._sample + _CALL_NS, _LONGEST_NS)
         try:
-            self._work(self.entries)
+            self._work(entries)
         except Exception:
             self._hooks.failed()
-        self.entries.clear()
-        self._since = self._clock()
-        self._recorder.spent(thread_cpu() - start, 1, whole=True)
+        entries.clear()
+        self.since = self._clock()
+        self._recorder.spent(hooks + thread_cpu() - start)
 
 
 class Aways:

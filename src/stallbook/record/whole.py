@@ -17,8 +17,6 @@ __all__ = ["WholeRecorder"]
 
 _EVERYONE: Final = spool.EMITS | spool.EMITS_BATCH
 _STATES: Final = 8
-_INTERRUPTED_NS: Final = 100_000
-"""A hook that took longer was interrupted: so much counts."""
 _CALL_NS: Final = 2_000
 """An event other than a step: what its call and its record cost, about."""
 
@@ -46,11 +44,9 @@ class WholeRecorder(Recorder):
             return self._closed_ns
         return self._spent + self._events * _CALL_NS + self._cost.total(0, self._pauses.seen) + store.grow_ns
 
-    def spent(self, ns: int, times: int = 1, whole: bool = False) -> None:
-        """So much time was spent in one of the caller's hooks, `step` included, which stands for `times` such. If it
-        is not the `whole` of them, what is too long was interrupted. Now and then this writes the books too.
-        """
-        self._spent += (ns if whole else min(ns, _INTERRUPTED_NS)) * times
+    def spent(self, ns: int) -> None:
+        """So much time was spent in the caller's hooks, `step` included. Now and then this writes the books too."""
+        self._spent += ns
         self._told += 1
         if self._told % _STATES == 0:
             self.flush()

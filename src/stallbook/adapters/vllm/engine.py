@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from stallbook.adapters.device import Track
-from stallbook.adapters.later import Later, thread_cpu
+from stallbook.adapters.later import FEW, LONG_NS, Later, thread_cpu
 from stallbook.adapters.process import Process
 from stallbook.adapters.stamps import Stamps
 from stallbook.adapters.steps import Steps
@@ -147,7 +147,7 @@ class Engine:
         return schedule
 
     def _update_from_output(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        clock, hooks, append, added = self.clock, self.hooks, self.later.append, self.later.added
+        clock, hooks, later, append, entries = self.clock, self.hooks, self.later, self.later.append, self.later.entries
 
         @functools.wraps(original)
         def update_from_output(scheduler_output: Any, *args: Any, **more: Any) -> Any:
@@ -157,7 +157,8 @@ class Engine:
                 try:
                     t1 = clock()
                     append((_EMITTED, scheduler_output, result, t, t1, thread_cpu()))
-                    added(t1, t1)
+                    if len(entries) > FEW or t1 - later.since > LONG_NS:
+                        later.look(t1)
                 except Exception:
                     hooks.failed()
             return result

@@ -16,6 +16,8 @@ from stallbook.adapters.process import Process
 __all__ = ["Frontend", "install"]
 
 _SAMPLED: Final = 32
+_LONGEST_NS: Final = 100_000
+"""A hook that took longer was interrupted."""
 _TOKENIZE: Final = "tokenize"
 _COUNTERS: Final = {"vllm:num_preemptions_total": "preemptions", "vllm:generation_tokens_total": "generation_tokens"}
 _LATEST_NS: Final = 600 * 10**9
@@ -129,7 +131,7 @@ class Frontend:
             self._changed(recorder, requests, tokens, t)
         self.calls += 1
         if self.calls % _SAMPLED == 0:
-            recorder.spent(self.clock() - t, _SAMPLED)
+            recorder.spent(min(self.clock() - t, _LONGEST_NS) * _SAMPLED)
 
     def rests(self) -> None:
         """No request is left: a good time to read vLLM's counters, once it has counted what was just handed out."""

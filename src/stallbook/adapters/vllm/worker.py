@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from stallbook.adapters.device import DeviceLane, Track
-from stallbook.adapters.later import Aways, Later, thread_cpu
+from stallbook.adapters.later import FEW, LONG_NS, Aways, Later, thread_cpu
 from stallbook.adapters.process import Process
 from stallbook.adapters.stamps import Stamps
 from stallbook.adapters.steps import NO_GRAPH
@@ -158,13 +158,14 @@ class Worker:
 
         @functools.wraps(original)
         def sample_tokens(*args: Any, **more: Any) -> Any:
-            t0 = clock()
+            t0, later = clock(), self.later
             result = original(*args, **more)
-            if hooks.on and self.later is not None:
+            if hooks.on and later is not None:
                 try:
                     t1 = clock()
-                    self.later.append((0, t0, t1, 0, thread_cpu(), None))
-                    self.later.added(t1, t1)
+                    later.append((0, t0, t1, 0, thread_cpu(), None))
+                    if len(later.entries) > FEW or t1 - later.since > LONG_NS:
+                        later.look(t1)
                 except Exception:
                     hooks.failed()
             return result

@@ -24,8 +24,9 @@ from stallbook.inject.machine import Competitor
 from stallbook.inject.truth import Planted, Truth, Window
 
 NOISE_NS = 50_000
-USUAL_NS = 1_000_000
-"""Between two marks the engine's thread also waits for the interpreter's lock, and for its own process's threads."""
+USUAL_NS, USUAL_SHARE = 1_000_000, 0.15
+"""Between two marks the engine's thread also waits for the interpreter's lock, for other threads of its process and,
+where they share a core, for the engine's other process, which polls."""
 SPACE_S = 0.45
 """Between two faults."""
 COLLECT, TAKE = signal.SIGUSR2, signal.SIGUSR1
@@ -151,5 +152,6 @@ def _foreign(told: Told, alone: bool) -> Iterable[Window]:
     for t0, c0, t1, c1 in points:
         lost = t1 - t0 - (c1 - c0)
         lost -= sum(min(b, t1) - max(a, t0) for a, b in told.slices if a < t1 and t0 < b)
-        if USUAL_NS < lost <= t1 - t0:
+        lost -= int(USUAL_SHARE * (t1 - t0))
+        if lost > USUAL_NS:
             yield Window(t0, t1, lost)

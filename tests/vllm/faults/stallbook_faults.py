@@ -22,7 +22,7 @@ import signal
 import time
 from typing import Any
 
-HOLD_NS = 150_000_000
+HOLD_NS = 250_000_000
 """How long KV blocks are taken away."""
 BURST = "burst-"
 """What the ids of a burst's requests hold."""

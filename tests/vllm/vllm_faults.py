@@ -27,6 +27,8 @@ NOISE_NS = 50_000
 USUAL_NS, USUAL_SHARE = 1_000_000, 0.15
 """Between two marks the engine's thread also waits for the interpreter's lock, for other threads of its process and,
 where they share a core, for the engine's other process, which polls."""
+RECOMPUTED_NS = 1_000_000_000
+"""For how long after it is back a victim's cache is computed again, at most."""
 SPACE_S = 0.45
 """Between two faults."""
 COLLECT, TAKE = signal.SIGUSR2, signal.SIGUSR1
@@ -123,20 +125,20 @@ def _bursts(told: Told) -> list[Planted]:
 
 
 def _evictions(told: Told) -> list[Planted]:
-    """Each victim's time away. What its recomputation takes from the others is prefill to them."""
-    found, gone = [], {}
+    """Each victim's time away; and its recomputation when it is back, which is prefill to everybody."""
+    found, gone, since = [], {}, [0]
     for line in told.lines:
         if line["what"] == "evict":
             gone[line["request"]] = line["t"]
         elif line["what"] == "back" and line["request"] in gone:
             t0, t1 = gone.pop(line["request"]), line["t"]
             found.append(Planted("pool", "preempt", (Window(t0, t1, t1 - t0, line["request"]),)))
-    spans = [w for fault in found for w in fault.windows]
+            since.append(t1)
     for one in told.of("pass"):
         extra = one["tokens"] - one["rows"]
-        if extra > 0 and not one["burst"] and any(w.t0 < one["t1"] and one["t0"] < w.t1 for w in spans):
-            whole = Window(one["t0"], one["t1"], (one["t1"] - one["t0"]) * extra // one["tokens"])
-            found.append(Planted("recompute", "prefill", (whole,)))
+        if extra > 0 and not one["burst"] and min(one["t0"] - t for t in since if t <= one["t0"]) < RECOMPUTED_NS:
+            planted = (one["t1"] - one["t0"]) * extra // one["tokens"]
+            found.append(Planted("recompute", "prefill", (Window(one["t0"], one["t1"], planted),)))
     return found
 
 

@@ -8,7 +8,7 @@ it knows nothing of the recorder, and is told nothing by it.
 - `STALLBOOK_FAULTS_RAISE=1`: the recorder's hook at a step's emission raises.
 
 Journalled in any case: forward passes with the tokens they computed, evictions, and when each evicted request
-emitted again.
+was scheduled again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import signal
 import time
 from typing import Any
 
-HOLD_NS = 250_000_000
+HOLD_NS = 400_000_000
 """How long KV blocks are taken away."""
 BURST = "burst-"
 """What the ids of a burst's requests hold."""
@@ -85,11 +85,10 @@ def _engine(journal: Journal) -> None:
     signal.signal(signal.SIGUSR1, pool)
     _patch(Scheduler, "schedule", functools.partial(_schedule, journal, wanted))
     _patch(Scheduler, "_preempt_request", functools.partial(_preempt, journal))
-    _patch(Scheduler, "update_from_output", functools.partial(_emit, journal))
 
 
-AWAY: dict[str, bool] = {}
-"""Requests that were evicted and have not emitted since."""
+AWAY: set[str] = set()
+"""Requests that were evicted and have not been scheduled since."""
 
 
 def _schedule(journal: Journal, wanted: dict[str, bool], original: Any, self: Any, *args: Any, **more: Any) -> Any:
@@ -103,24 +102,19 @@ def _schedule(journal: Journal, wanted: dict[str, bool], original: Any, self: An
         blocks.free_blocks(held[1])
         self._planted = None
     output = original(self, *args, **more)
-    journal.note("mark", t=time.perf_counter_ns(), cpu=time.thread_time_ns())
+    now = time.perf_counter_ns()
+    journal.note("mark", t=now, cpu=time.thread_time_ns())
+    for name in AWAY & output.num_scheduled_tokens.keys():
+        AWAY.remove(name)
+        journal.note("back", t=now, request=name)
     return output
 
 
 def _preempt(journal: Journal, original: Any, self: Any, request: Any, *args: Any, **more: Any) -> Any:
     t = time.perf_counter_ns()
     result = original(self, request, *args, **more)
-    AWAY[request.request_id] = True
+    AWAY.add(request.request_id)
     journal.note("evict", t=t, request=request.request_id)
-    return result
-
-
-def _emit(journal: Journal, original: Any, self: Any, *args: Any, **more: Any) -> Any:
-    t = time.perf_counter_ns()
-    result = original(self, *args, **more)
-    for one in [o for group in result.values() for o in group.outputs if AWAY and o.new_token_ids]:
-        if AWAY.pop(one.request_id, None):
-            journal.note("back", t=t, request=one.request_id)
     return result
 
 

@@ -58,6 +58,31 @@ def test_passes_of_a_slow_stretch_are_held_against_the_whole_run() -> None:
     assert {w.ns for w in found} == {4 * MS}
 
 
+def test_a_pass_is_hindered_from_half_as_much_again() -> None:
+    passes = [(i * 10 * MS, i * 10 * MS + 9 * MS, 4 * MS, 24) for i in range(120)]
+    passes[30], passes[60] = (
+        (i * 10 * MS, i * 10 * MS + 9 * MS, cpu, 24) for i, cpu in ((30, 6 * MS), (60, 6_100_000))
+    )
+    assert hindered(passes) == [Window(600 * MS, 609 * MS, 2_100_000)]
+
+
+@pytest.mark.parametrize(("lost", "seen"), [(50_000, False), (50_001, True)])
+def test_what_an_interrupt_takes_is_no_loss(lost: int, seen: bool) -> None:
+    walls, cpus = iter([0, 10 * MS]), iter([0, 10 * MS - lost])
+    made = Journal(lambda: next(walls), lambda: next(cpus))
+    made.mark()
+    made.mark()
+    assert made.truth([], {}).foreign == ((Window(0, 10 * MS, lost),) if seen else ())
+
+
+@pytest.mark.parametrize(("had", "owns"), [(4, False), (4.5, True)])
+def test_a_competitor_owns_a_loss_from_three_quarters_on(had: float, owns: bool) -> None:
+    made = journal(MARKS[:3])
+    made.open("competitor", "os").competed.append((5 * MS, 25 * MS))
+    truth = made.truth([(12 * MS, int((12 + had) * MS))], {})
+    assert (len(truth.faults), len(truth.foreign)) == (owns, not owns)
+
+
 def windows(
     spans: list[Span], slices: list[Span], stopped: tuple[int, ...] = ()
 ) -> tuple[tuple[Window, ...], tuple[Window, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 import time
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["accuracy"]
 
 INTERRUPTED = 130
+SUMMARIES: Final = ("accuracy.json", "accuracy.txt")
 
 
 def accuracy(
@@ -54,64 +56,122 @@ def accuracy(
     scores: dict[int, Score] = {}
     unavailable: dict[str, str] = {}
     failed = Counter[str]()
-    with _folder(out, tasks, force=force) as folder, _meter(tasks) as tell:
-        for number, task in enumerate(tasks):
-            log, truth = folder / f"seed-{task.seed}.stall", folder / f"seed-{task.seed}.truth.json"
-            if not _plant(task, log, truth, partial(tell, number)):
-                where = f"; the finished runs are in {folder}" if out else ""
-                typer.echo(f"stallbook: interrupted{where}", err=True)
-                return INTERRUPTED
-            found, scores[task.seed] = _scored(truth, log, rules)
-            unavailable.update(found.unavailable)
-            failed.update(found.failed)
-        told = to_object(scores, unavailable, failed)
-        drawn, program = to_text(told), json.dumps(told, indent=2) + "\n"
-        if out is not None:
-            (folder / "accuracy.txt").write_text(drawn, encoding="utf-8")
-            (folder / "accuracy.json").write_text(program, encoding="utf-8")
+    with _folder(out, tasks, force=force) as folder:
+        try:
+            with _meter(tasks) as tell:
+                for number, task in enumerate(tasks):
+                    found, scores[task.seed] = _measured(folder, task, partial(tell, number), rules)
+                    unavailable.update(found.unavailable)
+                    failed.update(found.failed)
+            told = to_object(scores, unavailable, failed)
+            drawn, program = to_text(told), json.dumps(told, indent=2) + "\n"
+            if out is not None:
+                _keep(folder, dict(zip(SUMMARIES, (program, drawn), strict=True)))
+        except KeyboardInterrupt:
+            typer.echo(f"stallbook: interrupted{_finished(out, tasks)}", err=True)
+            return INTERRUPTED
+    if told["unjudged"]:
+        typer.echo(f"stallbook: no gap could be judged of {', '.join(told['unjudged'])}: no macro F1", err=True)
     sys.stdout.write(program if form == "json" else drawn)
     return 0
 
 
-def _plant(task: Task, log: Path, truth: Path, tick: Callable[[int], None]) -> bool:
-    """One run in a process of its own; False when interrupted."""
+def _measured(
+    folder: Path, task: Task, tick: Callable[[int], None], rules: Literal["full", "post"]
+) -> tuple[Truth, Score]:
+    """Plant, and score what was planted."""
+    from stallbook.cli.common import partition_of
+    from stallbook.inject.score import score
+    from stallbook.inject.truth import Truth
+
+    log, truth = _whole(folder, task)
+    with _unfinished(folder, task) as parts:
+        _plant(task, *parts, tick)
+        for part, whole in zip(reversed(parts), (truth, log), strict=True):  # a log that is there has its truth
+            part.rename(whole)
+    found = Truth.load(truth)
+    return found, score(found, partition_of(log, rules, None))
+
+
+def _plant(task: Task, log: Path, truth: Path, tick: Callable[[int], None]) -> None:
+    """One run in a process of its own."""
     from stallbook.cli.child import run_command
 
     command = [sys.executable, "-m", "stallbook.inject", "--task", task.to_json()]
     told = run_command(
         [*command, "--log", str(log), "--truth", str(truth)], 1, lambda line: tick(int(line.get("planted", 0)))
     )
-    return not told.get("interrupted")
+    if told.get("interrupted"):
+        raise KeyboardInterrupt
 
 
-def _scored(truth: Path, log: Path, rules: Literal["full", "post"]) -> tuple[Truth, Score]:
-    from stallbook.cli.common import partition_of
-    from stallbook.inject.score import score
-    from stallbook.inject.truth import Truth
+def _whole(folder: Path, task: Task, part: str = "") -> tuple[Path, Path]:
+    """Where the log and the truth of a run lie."""
+    name = f"seed-{task.seed}{part}"
+    return folder / f"{name}.stall", folder / f"{name}.truth.json"
 
-    found = Truth.load(truth)
-    return found, score(found, partition_of(log, rules, None))
+
+@contextmanager
+def _unfinished(folder: Path, task: Task) -> Iterator[tuple[Path, Path]]:
+    """Names for the run that is going on, such as no finished one has. Nothing stays under them, a crash apart."""
+    log, truth = _whole(folder, task, ".part")
+    _remove(log, truth)
+    try:
+        yield log, truth
+    finally:
+        _remove(log, truth)
 
 
 @contextmanager
 def _folder(out: Path | None, tasks: list[Task], *, force: bool) -> Iterator[Path]:
     """Where the runs go: a folder that stays, or one that does not."""
-    import shutil
-
     if out is None:
         with tempfile.TemporaryDirectory(prefix="stallbook-") as name:
             yield Path(name)
         return
+    from stallbook.report.files import refuse_existing
+
     out.mkdir(parents=True, exist_ok=True)
-    for task in tasks:
-        log = out / f"seed-{task.seed}.stall"
-        if log.exists():
+    runs = [_whole(out, task) for task in tasks]
+    logs, files = [log for log, _ in runs], [*(truth for _, truth in runs), *(out / name for name in SUMMARIES)]
+    for log in logs:
+        if os.path.lexists(log):
             if not force:
                 raise StallbookError("exists", "is there already", "choose another folder, or add --force", str(log))
-            if not (log / "manifest.json").is_file():
+            if log.is_symlink() or not (log / "manifest.json").is_file():
                 raise StallbookError("not-a-log", "is no log of stallbook, so it stays", "remove it", str(log))
-            shutil.rmtree(log)
+    for file in files:
+        refuse_existing(file, force=force)
+    _remove(*logs, *files)
     yield out
+
+
+def _remove(*places: Path) -> None:
+    import shutil
+
+    for place in places:
+        if place.is_dir() and not place.is_symlink():
+            shutil.rmtree(place)
+        else:
+            place.unlink(missing_ok=True)
+
+
+def _keep(folder: Path, texts: dict[str, str]) -> None:
+    from stallbook.report.files import whole_file
+
+    for name, text in texts.items():
+        with whole_file(folder / name) as part:
+            part.write_text(text, encoding="utf-8")
+
+
+def _finished(out: Path | None, tasks: list[Task]) -> str:
+    """What an interruption leaves, in words."""
+    if out is None:
+        return ""
+    done = sum(_whole(out, task)[0].exists() for task in tasks)
+    if not done:
+        return "; no run was finished"
+    return f"; {done} of {len(tasks)} runs {'is' if done == 1 else 'are'} finished and in {out}"
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import reduce
@@ -20,13 +21,17 @@ SHOWN = 12
 
 
 def to_object(scores: Mapping[int, Score], unavailable: Mapping[str, str], failed: Mapping[str, int]) -> dict[str, Any]:
-    """`scores` by seed. Counts are added over seeds before anything is divided; ranges are over seeds."""
+    """`scores` by seed. Counts are added over seeds before anything is divided; ranges are over seeds.
+
+    A range that lacks a seed would pass for one over all: there is none then.
+    """
     whole = reduce(add, scores.values())
     causes = {cause: _cause(cause, one, list(scores.values())) for cause, one in whole.causes.items()}
     worst = min((c for c in causes if causes[c]["f1"] is not None), key=lambda c: causes[c]["f1"], default=None)
     return {
         "macro_f1": whole.macro_f1,
         "macro_f1_range": _range([score.macro_f1 for score in scores.values()]),
+        "unjudged": list(whole.unjudged),
         "worst": None if worst is None else {"cause": worst, "f1": causes[worst]["f1"]},
         "causes": causes,
         "seeds": list(scores),
@@ -63,7 +68,7 @@ def _percentile(one: CauseScore, q: float) -> float | None:
 
 def _range(values: Sequence[float | None]) -> list[float] | None:
     known = [value for value in values if value is not None]
-    return [min(known), max(known)] if known else None
+    return [min(known), max(known)] if known and len(known) == len(values) else None
 
 
 def to_text(told: Mapping[str, Any]) -> str:
@@ -78,7 +83,8 @@ def to_text(told: Mapping[str, Any]) -> str:
         f"{'cause':16}{'faults':>7}{'gaps':>8}{'precision':>11}{'recall':>8}{'all':>7}{'lowest':>9}{'p50':>7}{'p95':>7}",
     ]
     lines += [_line(cause, one) for cause, one in told["causes"].items()]
-    lowest = f", {_fraction(told['macro_f1_range'][0])} at the lowest seed" if told["macro_f1_range"] and spread else ""
+    low = told["macro_f1_range"][0] if told["macro_f1_range"] else None
+    lowest = f", {_fraction(low)} at the lowest seed" if spread else ""
     lines += ["", f"Macro F1 {_fraction(told['macro_f1'])}{lowest}."]
     if told["worst"]:
         lines[-1] += f" Worst: {told['worst']['cause']}, {_fraction(told['worst']['f1'])}."
@@ -97,7 +103,9 @@ def _line(cause: str, one: Mapping[str, Any]) -> str:
 def _below(told: Mapping[str, Any]) -> list[str]:
     calm, out = told["calm"], told["left_out"]
     alarms = ", ".join(f"{cause} {count:,}" for cause, count in calm["alarms"].items()) or "none"
-    lines = [
+    unjudged = ", ".join(told["unjudged"])
+    lines = [f"No gap could be judged of: {unjudged}; so there is no macro F1."] if unjudged else []
+    lines += [
         f"Calm gaps: {calm['gaps']:,}; told a cause: {alarms}.",
         "Left out: " + ", ".join(f"{count:,} {reason}" for reason, count in out.items()) + ".",
     ]
@@ -105,6 +113,7 @@ def _below(told: Mapping[str, Any]) -> list[str]:
         lines.append("The parts do not add up to the gaps: this is a fault of stallbook.")
     lines += [f"Not available here: {kind} ({why})." for kind, why in told["unavailable"].items()]
     lines += [f"Could not be planted: {count} of {kind}." for kind, count in told["failed"].items()]
+    lines = [part for line in lines for part in textwrap.wrap(line, WIDTH, break_on_hyphens=False)]
     misses = told["misattributed"]
     if misses:
         lines += ["", "Told wrongly, the first of them:"]

@@ -10,6 +10,9 @@ Which gaps a fault affects follows from the journal alone, by overlap with its w
 
 A window that one request owns takes its time from whatever was planted for everybody meanwhile. Planted time comes on
 top of what a cause always takes (every step schedules), so the charged time is counted above the median of calm gaps.
+
+A cause whose faults were asked for is scored even where none of its gaps can be judged, or none of its faults could be
+planted: then it is *unjudged*, and there is no macro F1, since a mean over the others would pass for one over all.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallbook.causes import CLEAN, ordered
+from stallbook.inject.task import KINDS
 from stallbook.inject.truth import Truth, Window
 from stallbook.partition import Partition
 from stallbook.run import Ints
@@ -112,9 +116,14 @@ class Score:
 
     @property
     def macro_f1(self) -> float | None:
-        """The mean over causes, each counted once."""
+        """The mean over causes, each counted once; None where one of them has none."""
         values = [one.f1 for one in self.causes.values() if one.f1 is not None]
-        return sum(values) / len(values) if values else None
+        return sum(values) / len(values) if values and not self.unjudged else None
+
+    @property
+    def unjudged(self) -> tuple[str, ...]:
+        """The causes that were asked for and of which no gap could be judged."""
+        return tuple(cause for cause, one in self.causes.items() if one.f1 is None)
 
 
 def _added(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
@@ -134,7 +143,8 @@ class Judged:
 def judge(truth: Truth, p: Partition) -> Judged:
     """Say what is right for each gap, from the journal alone: of the partition it needs only the gaps' edges."""
     gaps = p.gaps
-    causes = ordered(fault.cause for fault in truth.faults)
+    refused = (KINDS[kind] for kind in (*truth.failed, *truth.unavailable) if kind in KINDS)
+    causes = ordered((*(fault.cause for fault in truth.faults), *refused))
     planted = _planted(truth, p, causes)
     length = (gaps.t1 - gaps.t0).astype(np.float64)
     rank = np.sort(planted, axis=0)

@@ -48,9 +48,16 @@ def advise(p: Partition, boundary: str = "engine") -> Advice:
         ruled_out=tuple(
             c for c in p.abilities if c not in {*doubtful, *BEYOND[boundary], "residual"} and not m.tail.time_ns.get(c)
         ),
-        source=engine.source if engine else "",
+        source=_source(engine, run.engine),
         least_share=LEAST_SHARE,
     )  # fmt: skip
+
+
+def _source(engine: Engine | None, log: str) -> str:
+    """Where the names of the knobs were read, and whether the log is of another version."""
+    if engine is None:
+        return ""
+    return engine.source + (f"; this log is of {log}: check its help" if engine.version not in log else "")
 
 
 def _ms(ns: float | None) -> float | None:

@@ -87,22 +87,22 @@ def _known(m: Measured, cause: str) -> Statements:
 
 def _baseline(m: Measured) -> Statements:
     fit = m.fit
-    if fit.method in ("none", "explicit"):
-        yield _against("no baseline could be fitted") if fit.method == "none" else _for("the baseline was given")
+    if fit.method == "none":
+        yield _against("no baseline could be fitted")
         return
     figures = {"method": fit.method, "steps": fit.steps_used, "off_share": fit.spread, "best_share": fit.best}
-    text = "the baseline is a {method} fit of {steps} steps, half of them within {off_share} of it"
-    yield (_against if fit.spread > WIDE else _for)(text, **figures)
+    if fit.method == "explicit":
+        yield _for("the baseline was given, not fitted")
+    else:
+        text = "the baseline is a {method} fit of {steps} steps, half of them within {off_share} of it"
+        yield (_against if fit.spread > WIDE else _for)(text, **figures)
     if fit.best < FAR_BELOW:
         yield _against("the best tenth of decode steps took {best_share} of the baseline: all may be slow", **figures)
     missing = [] if m.p.abilities.get("os") in (PLACED, BOUNDED) else ["run-queue delay"]
-    missing += [] if (m.p.run.steps.kv_tokens >= 0).any() or fit.needs_kv else ["KV tokens"]
+    missing += [] if fit.needs_kv or (m.p.run.steps.kv_tokens >= 0).any() else ["KV tokens"]
     if missing:
-        yield _against("{missing} not recorded: contention or long contexts can read as this", missing=_and(missing))
-
-
-def _and(names: list[str]) -> str:
-    return " and ".join(names)
+        text = "{missing} not recorded: contention or long contexts can read as this"
+        yield _against(text, missing=" and ".join(missing))
 
 
 def _gc(m: Measured, cause: str) -> Statements:
@@ -124,6 +124,8 @@ def _preempt(m: Measured, cause: str) -> Statements:
         text = "{n} evictions, {median_ms} away in the median and {most_ms} at most; {again} computed again"
         figures = {"median_ms": float(np.median(away)) / 1e6, "most_ms": int(away.max()) / 1e6}
         yield _for(text, n=len(e.t0), again=int((e.recompute == 1).sum()), **figures)
+    elif not len(e.t0) and "evictions" not in m.p.run.records:
+        yield _against("evictions are not recorded: only the copies are in it, not what requests waited meanwhile")
     if (swap := m.segments("swap")) is not None:
         yield _for("copies out and back took {total_ms} of the engine's own time", total_ms=swap.total_ms)
     if m.blocked and (total := sum(m.blocked.values())):

@@ -60,7 +60,11 @@ FIXES: Final[dict[str, tuple[Fix, ...]]] = {
             note="Chunks spread a prompt over more steps; its work stays. Expect it in the p99, less in the share.",
         ),
         _fix("space-prefills", "run some decode steps between two prefills", ("TTFT", "prompts wait for those steps")),
-        _fix("cap-long-prompts", "cap what one long prompt may take of a step", ("TTFT", "of those long prompts")),
+        _fix(
+            "cap-long-prompts",
+            "cap what one long prompt may take of a step",
+            ("TTFT", "those prompts take longer"),
+        ),
         _fix("reuse-prefixes", "reuse the cache of prompts that begin alike", ("memory", "cache kept for reuse")),
         _fix(
             "prefill-elsewhere",
@@ -83,7 +87,7 @@ FIXES: Final[dict[str, tuple[Fix, ...]]] = {
             ("p50", "more requests run at once, and a step takes longer"),
         ),
         _FEWER_SEQUENCES,
-        _fix("smaller-kv", "store the cache in fewer bits", ("accuracy", "of the answers: measure it")),
+        _fix("smaller-kv", "store the cache in fewer bits", ("accuracy", "answers change: measure them")),
     ),
     "graph": (
         _fix(
@@ -103,7 +107,11 @@ FIXES: Final[dict[str, tuple[Fix, ...]]] = {
             ("start-up", "one full collection before the first request"),
             note="It takes the old heap out of each full collection; what serving allocates still grows.",
         ),
-        _fix("fewer-objects", "keep what is made per token in flat arrays, not as objects", ("code", "of the engine")),
+        _fix(
+            "fewer-objects",
+            "keep what is made per token in flat arrays, not as objects",
+            ("code", "the engine changes"),
+        ),
         _fix(
             "gc-thresholds",
             "collect less often: raise the collector's thresholds",
@@ -118,11 +126,15 @@ FIXES: Final[dict[str, tuple[Fix, ...]]] = {
             ("CPU", "that process competes for cores: shows as os or slow"),
             ("TTFT", "a prompt goes there and back"),
         ),
-        _fix("token-ids", "take token ids from clients instead of text", ("code", "of the clients")),
+        _fix("token-ids", "take token ids from clients instead of text", ("code", "the clients change")),
     ),
     "os": (
         _OWN_CORES,
-        _fix("fewer-threads", "run no more threads than there are cores", ("throughput", "of what these threads did")),
+        _fix(
+            "fewer-threads",
+            "run no more threads than there are cores",
+            ("throughput", "their work gets slower"),
+        ),
         _fix("cpu-quota", "raise or lift the container's CPU quota", ("CPU", "less for its neighbours")),
     ),
     "slow": (
@@ -139,7 +151,7 @@ FIXES: Final[dict[str, tuple[Fix, ...]]] = {
             "let each step take a token of every running request, and more",
             ("p99", "larger steps take longer: shows as prefill"),
         ),
-        _fix("fair-policy", "schedule in order of arrival", ("TTFT", "of what had priority")),
+        _fix("fair-policy", "schedule in order of arrival", ("TTFT", "what had priority waits like all else")),
         _FEWER_SEQUENCES,
     ),
     "pad": (
@@ -164,7 +176,7 @@ FIXES: Final[dict[str, tuple[Fix, ...]]] = {
         _fix(
             "fewer-extras",
             "drop log-probabilities, penalties and grammars where no one reads them",
-            ("code", "of the clients"),
+            ("code", "the clients change"),
         ),
     ),
     "output": (_STREAM_LESS, _OVERLAP),
@@ -194,7 +206,7 @@ FIXES: Final[dict[str, tuple[Fix, ...]]] = {
 }
 """`residual` has none: what no record explains has to be recorded first."""
 
-_NAMED = _fix("off-the-step", "move that work off the step, or before serving", ("code", "of the engine"))
+_NAMED = _fix("off-the-step", "move that work off the step, or before serving", ("code", "the engine changes"))
 
 RECORD: Final = {
     "prefill": "name `prefill` segments, or give each step its prefill_tokens",

@@ -38,7 +38,7 @@ class Knob:
 
 @dataclass(frozen=True)
 class Engine:
-    """One engine's table. prefix: how the engine's name begins in a log. source: where the flags were read.
+    """One engine's table. prefix: how its name begins in a log. source: where the flags were read, of which `version`.
 
     by_itself: fixes that the engine brings about without a knob, by slug, and since when or how.
     """
@@ -47,6 +47,7 @@ class Engine:
     prefix: str
     source: str
     knobs: tuple[Knob, ...]
+    version: str = ""
     by_itself: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, fix: str) -> tuple[Knob, ...]:

@@ -49,6 +49,7 @@ SGLANG: Final = Engine(
         Knob("grammar-backend", "--grammar-backend", "grammar_backend"),
         Knob("warm-up", "--warmups", "warmups"),
     ),
+    version=VERSION,
     by_itself={
         "gc-freeze": "SGLang freezes the heap after its warm-up by itself",
         "tokenize-off-loop": "SGLang tokenizes in its tokenizer manager",

@@ -63,6 +63,7 @@ VLLM: Final = Engine(
         Knob("grammar-backend", "--structured-outputs-config", "structured_outputs_config"),
         Knob("warm-up", "--jit-monitor-mode", "jit_monitor_mode", "warn", "set", "error"),
     ),
+    version=VERSION,
     by_itself={
         "gc-freeze": "vLLM freezes the heap after start-up by itself",
         "tokenize-off-loop": "vLLM tokenizes in its API servers",

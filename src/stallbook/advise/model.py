@@ -130,3 +130,9 @@ class Advice:
     ruled_out: tuple[str, ...]
     source: str
     least_share: float
+
+    @property
+    def foremost(self) -> Finding | None:
+        """What to look at first: the largest cause but the forward pass, which is the work and no stall."""
+        stalls = [f for f in self.findings if f.cause != "fwd"]
+        return next(iter(stalls or self.findings), None)

@@ -37,8 +37,12 @@ def answer(a: Advice) -> str:
     """One sentence: what owns the tail, and what to do first."""
     if not a.findings:
         return "No gaps." if not a.gaps else "No cause that this log can place owns enough of the tail for advice."
-    first = a.findings[0]
+    first = a.foremost or a.findings[0]
     owner = f"{words.whole(first.share)} of the tail's time is {words.name(first.cause)}"
+    if first is not a.findings[0]:
+        work = a.findings[0]
+        owner = f"{words.whole(work.share)} of the tail's time is {words.name(work.cause)}, which is no stall; "
+        owner += f"{words.whole(first.share)} is {words.name(first.cause)}"
     if first.record:
         return f"{owner}: first {first.record}."
     return f"{owner}: {turned(first.next)}." if first.next else f"{owner}."
@@ -188,10 +192,10 @@ def _brief(told: Sequence[Advice]) -> Iterator[str]:
     rows = []
     for a in told:
         name = words.plain(a.path.rstrip("/").rsplit("/", 1)[-1])
-        first = a.findings[0] if a.findings else None
+        first = a.foremost
         told_of = (words.plain(first.cause), words.percent(first.share), _short(first)) if first else ("-", "-", "-")
         rows.append((name, *told_of))
-    yield from grid(("log", "leads", "of tail", "do first"), rows, (0, 1, 3))
+    yield from grid(("log", "cause", "of tail", "do first"), rows, (0, 1, 3))
 
 
 def _short(f: Finding) -> str:

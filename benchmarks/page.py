@@ -1,7 +1,7 @@
 """The report page: bytes and seconds, of a log that is given and of a made one with millions of gaps.
 
-    python benchmarks/page.py out/demo-1.stall
-    python benchmarks/page.py --gaps 1e7
+python benchmarks/page.py out/demo-1.stall
+python benchmarks/page.py --gaps 1e7
 """
 
 from __future__ import annotations

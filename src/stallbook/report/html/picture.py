@@ -37,7 +37,7 @@ def picture(details: Sequence[Detail]) -> bytes:
         "title": heading,
         "resolve": {"scale": {"color": "independent", "x": "independent"}},
     }
-    return render.png(PICTURE.finish(whole) | {"padding": 20}, 2)
+    return render.png(PICTURE.finish(whole) | {"padding": 20}, 1.5)
 
 
 def _one(d: Detail) -> list[Chart]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import pairwise
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
+import pytest
 from fake_vllm import MS, START, Clock, Output, Worker, core, process, request
 
 import stallbook as sb
@@ -163,3 +165,17 @@ def test_which_hooks_were_found_is_in_the_manifest(tmp_path: Path, clock: Clock,
     assert not hooks["Scheduler._preempt_request"]
     assert "evictions" not in run.records
     assert sb.partition(run).abilities["preempt"] == "not recorded"
+
+
+def test_a_profiler_keeps_its_scopes(
+    tmp_path: Path, clock: Clock, utils: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.setitem(sys.modules, "vllm.envs", SimpleNamespace(VLLM_NVTX_SCOPES_FOR_PROFILING=True))
+    served = Served(tmp_path / "a.stall", clock, utils)
+    served.scheduler.add_request(request("r1"))
+    for output in (Output({"r1": 8}, new=("r1",)), Output({"r1": 1})):
+        served.step(output, {"r1": 1})
+    served.close()
+    assert vars(utils)["_PROFILER_FUNC"] is None
+    assert not sb.open(tmp_path / "a.stall").facts["hooks"]["vllm.v1.utils._PROFILER_FUNC"]
+    assert parts(tmp_path / "a.stall", 0) == {"sched": 1, "output": 1, "other:dispatch": 11}

@@ -16,6 +16,7 @@ __all__ = ["LABEL", "device_of", "take_over", "watch_graphs"]
 
 _FACTORY: Final = "_PROFILER_FUNC"
 LABEL: Final = f"vllm.v1.utils.{_FACTORY}"
+_PROFILERS: Final = ("VLLM_CUSTOM_SCOPES_FOR_PROFILING", "VLLM_NVTX_SCOPES_FOR_PROFILING")
 _RUNNER: Final = "gpu_model_runner: "
 _HANDOFF: Final = ""
 _STARTS: Final = (
@@ -44,7 +45,7 @@ def take_over(
     known = getattr(utils, _FACTORY, False)  # None until it is first used
     if known is not None and getattr(known, "__name__", "") != "nullcontext":
         return None
-    if not hasattr(utils, "record_function_or_nullcontext"):
+    if not hasattr(utils, "record_function_or_nullcontext") or _wanted_by_a_profiler():
         return None
     lane = device_of(sys.modules.get("torch"), hooks, stamps)
     table = Scopes()
@@ -59,6 +60,12 @@ def take_over(
     setattr(utils, _FACTORY, table.__getitem__)
     hooks.found[LABEL] = True
     return lane
+
+
+def _wanted_by_a_profiler() -> bool:
+    """Whether the user asked for the scopes to go elsewhere: then they do."""
+    envs = sys.modules.get("vllm.envs")
+    return any(getattr(envs, name, False) for name in _PROFILERS)
 
 
 def device_of(torch: Any, hooks: Hooks, stamps: Stamps) -> DeviceLane | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
@@ -143,4 +144,4 @@ class Log:
 
 def on_path(process: str) -> bool:
     """Rule 5: whose pauses the token waits for."""
-    return process == "engine" or process.startswith("worker:")
+    return process == "engine" or re.fullmatch(r"worker:[0-9]+", process) is not None

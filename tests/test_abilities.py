@@ -10,7 +10,7 @@ import pytest
 
 import stallbook as sb
 from cases.build import MS, Event, dec, scaled, seg, start, step
-from stallbook.abilities import rough
+from stallbook.abilities import LONGEST_HINT, rough
 from stallbook.report import report
 from stallbook.run import Run
 from test_partition import opened
@@ -127,9 +127,59 @@ def test_what_is_known_survives_a_conversion(tmp_path: Path, name: str) -> None:
     assert "preempt hinted: none in any ten-second line" in text
 
 
+def test_a_total_beyond_all_clocks_is_none_and_long_words_are_cut(tmp_path: Path) -> None:
+    run = a_run(tmp_path, facts={"totals": {"gc": 10**30}, "hints": {"os": "x" * 5000}})
+    known = rough(run)
+    assert (known.totals, known.ignored) == ({}, 1)
+    assert len(known.hints["os"]) == LONGEST_HINT
+
+
 def test_hostile_words_do_not_reach_the_terminal(tmp_path: Path) -> None:
     run = a_run(tmp_path, facts={"hints": {"gc": "a\x1b[31mb\nc", "other:\x07": "d"}})
     text = str(report(run))
     assert "\x1b" not in text
     assert "\x07" not in text
     json.dumps(report(run).as_dict())
+
+
+def test_a_delay_of_zero_is_a_delay_that_was_recorded(tmp_path: Path) -> None:
+    more = [e for i in range(20, 24) for e in a_step(i, run_delay_ns=0)]
+    data, text = told(a_run(tmp_path, *more))
+    assert data["abilities"]["os"] == "placed"
+    assert data["all"]["share"].get("os", 0) == 0
+    assert "no OS counters" not in text
+
+
+def test_a_swap_is_preemption_on_record_without_an_eviction(tmp_path: Path) -> None:
+    row, *rest = step(21, 200, 210, seg("swap", 200, 206), dec(207, 210), emit=210)
+    data, text = told(a_run(tmp_path, row, *rest))
+    assert data["abilities"]["preempt"] == "placed"
+    assert data["all"]["share"]["preempt"] > 0
+    assert "preempt" not in text.split("Not recorded by this log:")[1].split(".")[0]
+
+
+@pytest.mark.parametrize(
+    "given", [{"fixed_ns": 1e6, "row_ns": 1e5, "kv_token_ns": 10}, {"fixed_ns": -1e9, "row_ns": 1}], ids=["kv", "zero"]
+)
+def test_steps_without_a_baseline_are_said_and_charge_nothing_by_guess(tmp_path: Path, given: dict[str, float]) -> None:
+    data, text = told(a_run(tmp_path, *a_step(20, graph="eager"), records=("segments", "graph"), baseline=given))
+    assert {data["abilities"][c] for c in ("graph", "slow", "pad")} == {"not recorded"}
+    assert data["tail"]["share"]["graph"] is None
+    assert "none for 21 steps: no guess there" in text
+
+
+def test_a_worker_is_one_with_a_number(tmp_path: Path) -> None:
+    pause = {"e": "gc", "t0": 183 * MS, "t1": 186 * MS, "generation": 2}
+    shares = []
+    for process in ("worker:3", "worker:abc", "api"):
+        run = opened_with(tmp_path, pause | {"process": process})
+        shares.append(report(run).as_dict()["all"]["share"]["gc"])
+        assert run.notes.get("off_path_pauses", 0) == (process != "worker:3")
+    assert shares[0] > 0
+    assert shares[1:] == [0, 0]
+
+
+def opened_with(folder: Path, event: Event) -> Run:
+    rows = [*start(), *(e for i in range(20) for e in a_step(i))]
+    head = {"stallbook": 1, "engine": "x", "records": ["segments", "gc"]}
+    return opened([head, *(scaled(e, MS) for e in rows), event], folder)

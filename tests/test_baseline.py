@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from stallbook.baseline import fit_least_squares, fit_robust
+import stallbook as sb
+from stallbook.baseline import BaselineFit, fit_least_squares, fit_robust
+from stallbook.charges import kv_tokens
+from test_partition import opened
 
 
 def line(rows: np.ndarray, kv: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
@@ -42,3 +47,49 @@ def test_edges() -> None:
     assert fit_robust(none, none, none).method == fit_least_squares(none, none).method == "none"
     one = fit_robust(np.array([8, 8, 8]), np.array([-1, -1, -1]), np.array([10, 20, 60]))
     assert (one.method, one.at(np.array([1, 99]), np.array([-1, -1])).tolist()) == ("mean", [30, 30])
+
+
+def captured(i: int, rows: int, took: int, **more: int) -> list[dict[str, object]]:
+    t = 10_000_000 * i
+    decode = {"e": "segment", "step": i, "name": "decode", "t0": t, "t1": t + took} | more
+    size = {"graph": "captured", "padded": rows, "decode_tokens": rows}
+    emit = {"e": "emit", "step": i, "t": t + took, "tokens": {f"r{k}": 1 for k in range(rows)}}
+    return [{"e": "step", "id": i, "t0": t, "t1": t + took} | size, decode, emit]
+
+
+def fitted(folder: Path, steps: list[list[dict[str, object]]]) -> BaselineFit:
+    head = {"stallbook": 1, "engine": "x", "records": ["segments", "graph", "os"]}
+    ways_in = [{"e": "arrive", "request": f"r{k}", "t": 0} for k in range(9)]
+    return sb.partition(opened([head, *ways_in, *(e for one in steps for e in one)], folder)).baseline
+
+
+@pytest.mark.parametrize(("clean", "delayed"), [(18, 18), (3, 9), (6, 100), (40, 2000)])
+def test_steps_that_waited_for_a_core_are_not_fitted(tmp_path: Path, clean: int, delayed: int) -> None:
+    truth = [captured(i, i % 3 + 1, 1_000_000 + 100_000 * (i % 3 + 1)) for i in range(clean)]
+    waited = [captured(clean + i, i % 3 + 1, 5_000_000, run_delay_ns=3_000_000) for i in range(delayed)]
+    fit = fitted(tmp_path, truth + waited)
+    assert fit.steps_used == clean
+    assert (fit.fixed_ns, fit.row_ns) == pytest.approx((1_000_000, 100_000))
+
+
+def test_where_hardly_any_step_ran_undisturbed_all_are_fitted(tmp_path: Path) -> None:
+    truth = [captured(0, 1, 1_100_000)]
+    waited = [captured(1 + i, i % 3 + 1, 5_000_000, run_delay_ns=3_000_000) for i in range(60)]
+    assert fitted(tmp_path, truth + waited).steps_used == 61
+
+
+def test_a_request_s_first_token_from_its_prefill_adds_no_context_to_the_decode(tmp_path: Path) -> None:
+    """Step 3 has one decode row, which attends 13 tokens; the other emission came with the last chunk of 5,000."""
+    events = [
+        {"stallbook": 1, "engine": "x", "records": ["segments", "graph"]},
+        {"e": "arrive", "request": "a", "t": 0, "prompt_tokens": 10},
+        {"e": "arrive", "request": "long", "t": 0, "prompt_tokens": 5000},
+        {"e": "step", "id": 1, "t0": 0, "t1": 10, "decode_tokens": 0, "prefill_tokens": 10},
+        {"e": "emit", "step": 1, "t": 10, "tokens": {"a": 1}},
+        {"e": "step", "id": 2, "t0": 10, "t1": 20, "decode_tokens": 1},
+        {"e": "emit", "step": 2, "t": 20, "tokens": {"a": 1}},
+        {"e": "step", "id": 3, "t0": 20, "t1": 40, "decode_tokens": 1, "prefill_tokens": 5000},
+        {"e": "segment", "step": 3, "name": "prefill", "t0": 20, "t1": 30},
+        {"e": "emit", "step": 3, "t": 40, "tokens": {"a": 1, "long": 1}},
+    ]
+    assert kv_tokens(opened(events, tmp_path)).tolist() == [0, 12, 13]

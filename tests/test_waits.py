@@ -139,3 +139,20 @@ def test_an_admission_before_the_clocks_zero_is_one(tmp_path: Path) -> None:
     p = sb.partition(opened(events, tmp_path))
     assert p.abilities["queue"] == "placed"
     assert told(p.run, waits.first_tokens(p)) == {("a", -50, -6): {"queue": 30, "residual": 14}}
+
+
+def test_own_tokenizing_is_charged_whole_but_not_what_ran_inside_it(tmp_path: Path) -> None:
+    """Of two segments with run-queue delay, one nested in the request's own `tok`, only the tok's delay is `tok`."""
+    events = [
+        {"stallbook": 1, "engine": "x", "records": ["segments", "os"]},
+        {"e": "arrive", "request": "a", "t": 0},
+        {"e": "admit", "request": "a", "t": 10},
+        {"e": "step", "id": 1, "t0": 0, "t1": 300},
+        {"e": "segment", "step": 1, "name": "tok", "t0": 20, "t1": 120, "run_delay_ns": 10, "request": "a"},
+        {"e": "segment", "step": 1, "name": "sched", "t0": 40, "t1": 60, "run_delay_ns": 20},
+        {"e": "emit", "step": 1, "t": 300, "tokens": {"a": 1}},
+    ]
+    run = opened(events, tmp_path)
+    right = {"queue": 10, "tok": 80, "os": 20, "residual": 190}
+    assert told(run, waits.first_tokens(sb.partition(run))) == {("a", 0, 300): right}
+    assert [w.parts for w in first_tokens(events)] == [right]

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from stallbook.causes import ORDER, OTHER, POST
 from stallbook.charges import Charges, segment_cause
-from stallbook.run import NO_GRAPH, UNKNOWN, Run
+from stallbook.run import NEVER, NO_GRAPH, UNKNOWN, Run
 
-__all__ = ["BOUNDED", "HINTED", "NOT_RECORDED", "PLACED", "Rough", "abilities", "rough", "unplaced"]
+__all__ = ["BOUNDED", "HINTED", "LONGEST_HINT", "NOT_RECORDED", "PLACED", "Rough", "abilities", "rough", "unplaced"]
 
 PLACED, BOUNDED, HINTED, NOT_RECORDED = "placed", "bounded", "hinted", "not recorded"
 """Placed on the time axis; known as a total; known to have happened, or not to; and unknown."""
+LONGEST_HINT: Final = 300
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,8 @@ def rough(run: Run) -> Rough:
     """The totals and hints that come with a log, and those that its counts amount to."""
     told = {key: run.facts.get(key) for key in ("totals", "hints")}
     given = {key: value if isinstance(value, Mapping) else {} for key, value in told.items()}
-    totals = {c: ns for c, ns in given["totals"].items() if _cause(c) and type(ns) is int and ns >= 0}
-    hints = {c: words for c, words in given["hints"].items() if _cause(c) and isinstance(words, str) and words}
+    totals = {c: ns for c, ns in given["totals"].items() if _cause(c) and type(ns) is int and 0 <= ns < NEVER}
+    hints = {c: w[:LONGEST_HINT] for c, w in given["hints"].items() if _cause(c) and isinstance(w, str) and w}
     ignored = sum(len(given[key]) - len(kept) for key, kept in (("totals", totals), ("hints", hints)))
     ignored += sum(value is not None and not isinstance(value, Mapping) for value in told.values())
     return Rough(totals, _counted(run) | hints, ignored)
@@ -88,15 +89,16 @@ def _recorded(run: Run, rules: str, charges: Charges) -> dict[str, str]:
     segments = "segments" in run.records or len(run.segments.t0) > 0
     graph = "graph" in run.records or bool((run.steps.graph != NO_GRAPH).any())
     evictions = "evictions" in run.records or len(run.evictions.t0) > 0
-    fitted = charges.baseline.method != "none"
+    fitted = charges.based
     out = dict.fromkeys(POST, placed(segments))
-    out["preempt"] = placed(evictions)
+    swaps = "swap" in {run.names[i] for i in np.unique(run.segments.name)}
+    out["preempt"] = placed(evictions or swaps)
     out["graph"] = placed(graph and fitted and segments)
     out["gc"] = placed("gc" in run.records or len(run.pauses.t0) > 0)
     out["residual"] = PLACED
     if rules == "post":
         return out
-    own = bool((run.segments.run_delay >= 0).any())
+    own = bool((run.segments.run_delay >= 0).any() or (run.steps.run_delay >= 0).any())
     out["os"] = BOUNDED if charges.from_totals else placed(own or "os" in run.records)
     out["slow"] = placed(fitted and segments)
     out["pad"] = placed(fitted and segments and graph)

@@ -26,6 +26,7 @@ class BaselineFit:
     method: "explicit", "least squares", "robust", "mean" (one captured size) or "none".
     spread: median absolute deviation of M over B, as a fraction; nan where unknown.
     best: the run's best tenth of M over B: far below 1 says that the run was slow throughout.
+    steps_without: steps that decoded and have no baseline: their KV tokens are not known, or B is 0 there.
     """
 
     method: str
@@ -36,6 +37,7 @@ class BaselineFit:
     spread: float = float("nan")
     best: float = float("nan")
     note: str = ""
+    steps_without: int = 0
 
     @property
     def needs_kv(self) -> bool:

@@ -7,7 +7,7 @@ floors along the step, so that the labels of a whole segment add up to it exactl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +27,8 @@ SPLIT = ("graph", "slow", "pad", "prefill")
 """What is taken from M, in this order; `fwd` keeps the rest."""
 
 _OWN = ("sched", "sample", "output")
-_ENOUGH = 20
-"""Steps below which a robust fit also takes steps in which some run-queue delay was measured."""
+_ENOUGH, _ENOUGH_SHARE = 20, 0.05
+"""Fewer steps without run-queue delay than both: hardly any ran undisturbed, and a robust fit takes all."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,12 @@ class Charges:
     """Steps whose run-queue delay exceeded their window."""
     from_totals: bool
     """Whether `os` came, anywhere, from a step's total."""
+
+    @property
+    def based(self) -> bool:
+        """Whether there is a baseline, and any decode step has one."""
+        decoded = int((self.m > 0).sum())
+        return self.baseline.method != "none" and (not decoded or self.baseline.steps_without < decoded)
 
 
 def segment_cause(name: str) -> str:
@@ -62,8 +68,10 @@ def charge(run: Run, timeline: Timeline, rules: str, explicit: ExplicitBaseline 
     else:
         kv = kv_tokens(run) if rules == "full" else run.steps.kv_tokens
         fit = _fit(run, timeline, rules, m, os, kv)
-    split = _split_post(run, m, kv, fit) if rules == "post" else _split_full(run, m, kv, fit)
-    return Charges(os, m, split, decode.astype(np.int64), fit, capped, totals)
+    b_n, b_p = _baselines(run, kv, fit)
+    without = int(((m > 0) & (b_p <= 0)).sum())
+    split = _split_post(run, m, b_n, b_p) if rules == "post" else _split_full(run, m, b_n, b_p)
+    return Charges(os, m, split, decode.astype(np.int64), replace(fit, steps_without=without), capped, totals)
 
 
 def _named(run: Run, name: str) -> Bools:
@@ -93,7 +101,10 @@ def kv_tokens(run: Run) -> Ints:
     kv, e = run.steps.kv_tokens, run.emissions
     if (kv >= 0).any() or not len(e.request) or (run.requests.prompt_tokens[e.request] < 0).any():
         return kv
-    attended = run.requests.prompt_tokens[e.request] + before(e.request, e.tokens) + 1
+    earlier = before(e.request, e.tokens)
+    many = np.bincount(e.step, minlength=len(kv)) > np.maximum(run.steps.decode_tokens, 0)
+    prefilled = (earlier == 0) & many[e.step] & (run.steps.decode_tokens[e.step] >= 0)  # its last chunk gave the token
+    attended = np.where(prefilled, 0, run.requests.prompt_tokens[e.request] + earlier + 1)
     return np.bincount(e.step, weights=attended, minlength=len(kv)).astype(np.int64)
 
 
@@ -122,7 +133,8 @@ def _fit(run: Run, timeline: Timeline, rules: str, m: Ints, os: Ints, kv: Ints) 
     disturbed = np.bincount(s.step[decode & (timeline.paused > 0)], minlength=n) > 0
     delayed = np.bincount(s.step[decode & (os > 0)], minlength=n) > 0
     usable = captured & ~disturbed & ~_mixed(run) & (m > 0)
-    if int((usable & ~delayed).sum()) >= min(_ENOUGH, int(usable.sum())):
+    clean = int((usable & ~delayed).sum())
+    if clean >= _ENOUGH or clean > _ENOUGH_SHARE * int(usable.sum()):
         usable &= ~delayed
     if 2 * int((usable & (kv >= 0)).sum()) > int(usable.sum()):
         usable &= kv >= 0
@@ -138,17 +150,15 @@ def _baselines(run: Run, kv: Ints, fit: BaselineFit) -> tuple[Ints, Ints]:
     return np.where(usable, np.minimum(rows, padded), -1), np.where(usable, padded, -1)
 
 
-def _split_post(run: Run, m: Ints, kv: Ints, fit: BaselineFit) -> Ints:
-    b_n, b_p = _baselines(run, kv, fit)
+def _split_post(run: Run, m: Ints, b_n: Ints, b_p: Ints) -> Ints:
     split = np.zeros((len(SPLIT), len(m)), np.int64)
     eager = (run.steps.graph == EAGER) & (b_p > 0)
     split[0] = np.where(eager, m - np.minimum(b_n, m), 0)
     return split
 
 
-def _split_full(run: Run, m: Ints, kv: Ints, fit: BaselineFit) -> Ints:
+def _split_full(run: Run, m: Ints, b_n: Ints, b_p: Ints) -> Ints:
     st = run.steps
-    b_n, b_p = _baselines(run, kv, fit)
     has = b_p > 0
     mixed = _mixed(run)
     eager = (st.graph == EAGER) & ~mixed & has

@@ -9,7 +9,7 @@ import numpy as np
 
 from stallbook import fast
 from stallbook.charges import SPLIT, Charges, segment_cause
-from stallbook.intervals import EXACT, before, mul_div
+from stallbook.intervals import EXACT, before, expand, mul_div
 from stallbook.run import Ints, Run
 from stallbook.timeline import DECODE, PAUSE, Timeline
 
@@ -24,7 +24,7 @@ class Ledger:
 
     def __init__(self, run: Run, timeline: Timeline, charges: Charges, causes: Sequence[str]) -> None:
         self.timeline, self.charges, self.causes = timeline, charges, tuple(causes)
-        self._step = run.segments.step
+        self._step, self._request, self._name = run.segments.step, run.segments.request, run.segments.name
         self._column = np.array([self._column_of(run.names[i]) for i in range(len(run.names))] or [0], np.int64)
         self._segment_column = self._column[run.segments.name]
         self._os_column = self.causes.index("os") if "os" in self.causes else -1
@@ -65,6 +65,22 @@ class Ledger:
         i = np.searchsorted(a, t, "right")
         whole = np.concatenate([[0], np.cumsum(b - a)])
         return np.asarray(whole[i] - np.where(i > 0, np.maximum(b[np.maximum(i - 1, 0)] - t, 0), 0))
+
+    def waited(self, t0: Ints, t1: Ints, request: Ints, name: int) -> Ints:
+        """The `os` within each [t0, t1) of the segments of that name that belong to `request`, ns."""
+        tl, out = self.timeline, np.zeros(len(t0), np.int64)
+        if not self._has_os:
+            return out
+        first = np.searchsorted(tl.t1, t0, "right")
+        piece, span = expand(first, np.maximum(np.searchsorted(tl.t0, t1, "left") - first, 0))
+        segment = tl.segment[piece]
+        keep = segment != PAUSE
+        keep[keep] &= (self._name[segment[keep]] == name) & (self._request[segment[keep]] == request[span[keep]])
+        piece, span, segment = piece[keep], span[keep], segment[keep]
+        low, high = np.maximum(tl.t0[piece], t0[span]), np.minimum(tl.t1[piece], t1[span])
+        done = tl.done[piece] - tl.t0[piece]
+        np.add.at(out, span, self._os_upto(segment, done + high) - self._os_upto(segment, done + low))
+        return out
 
     def index(self, cause: str) -> int:
         """The column of a cause."""

@@ -6,6 +6,7 @@ of it by `stallbook.partition`. What a piece's time is charged to is decided by 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,7 +72,7 @@ class _Lane:
 
 def path_pauses(run: Run) -> tuple[Ints, Ints]:
     """Pauses of processes on the token's path (`engine` and every `worker:N`), as a union over processes."""
-    on_path = np.array([n == "engine" or n.startswith("worker:") for n in run.names], bool)
+    on_path = np.array([re.fullmatch(r"engine|worker:\d+", n) is not None for n in run.names], bool)
     keep = on_path[run.pauses.process] if len(run.pauses.t0) else np.zeros(0, bool)
     return union(run.pauses.t0[keep], run.pauses.t1[keep])
 

@@ -65,7 +65,7 @@ def first_tokens(p: Partition) -> Waits:
     wait, a, b = _own_tok(run, request, t0, t1)
     early = np.minimum(b, admit[wait]) - np.minimum(a, admit[wait])
     early_tok = np.bincount(wait, weights=early, minlength=len(first)).astype(np.int64)
-    delayed = _delayed(ledger, wait, np.maximum(a, admit[wait]), b, charged.cut, t0, t1)
+    delayed = _delayed(run, ledger, request, wait, np.maximum(a, admit[wait]), b, charged.cut, t0, t1)
     parts[causes.index("tok")] += early_tok + delayed
     parts[causes.index("os")] -= delayed
     parts[causes.index("queue")] += admit - t0 - early_tok
@@ -171,18 +171,18 @@ def _own_tok(run: Run, request: Ints, t0: Ints, t1: Ints) -> tuple[Ints, Ints, I
 
 
 def _delayed(
-    ledger: Ledger, wait: Ints, a: Ints, b: Ints, cut: tuple[Ints, Ints, Ints], t0: Ints, t1: Ints
+    run: Run, ledger: Ledger, request: Ints, wait: Ints, a: Ints, b: Ints, cut: tuple[Ints, Ints, Ints],
+    t0: Ints, t1: Ints,
 ) -> Ints:  # fmt: skip
     """Run-queue delay in own tokenizing after admission: not `os`, for it is charged whole. ns a wait."""
     out = np.zeros(len(t0), np.int64)
     late = b > a
     if "os" in ledger.causes and late.any():
-        axis = _axis(t0, t1)
+        axis, tok = _axis(t0, t1), run.names.index("tok")
         away = union(axis[cut[0]] + cut[1], axis[cut[0]] + cut[2])
         start, end, row = subtract(axis[wait[late]] + a[late], axis[wait[late]] + b[late], *away)
         wait = wait[late][row]
-        os = ledger.at(end - axis[wait])[ledger.index("os")] - ledger.at(start - axis[wait])[ledger.index("os")]
-        np.add.at(out, wait, os)
+        np.add.at(out, wait, ledger.waited(start - axis[wait], end - axis[wait], request[wait], tok))
     return out
 
 

@@ -91,6 +91,8 @@ def _baseline(r: RunReport) -> str:
     best = fit.get("best")
     if isinstance(best, float) and best == best:
         quality.append(f"best tenth at {best:.2f} of it")
+    if without := fit.get("steps_without"):
+        quality.append(f"none for {words.many(int(without), 'step')}: no guess there")
     known = f" ({', '.join(quality)})" if quality else ""
     return f"{method}: {' + '.join(told)}{known}{_note(fit.get('note'))}"
 

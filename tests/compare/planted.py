@@ -49,7 +49,7 @@ def sample(
     made = Sample(
         path=f"runs/{name}.stall", seed=seed, engine="made 1", boundary="engine", rules="full", abilities=ABILITIES,
         workload={"rate": 7.0}, settings={"budget": 256}, machine={"cpus": 2}, trace=None,
-        means={"prompt tokens": 500.0}, speed=probed, totals=told,
+        sizes={"prompt tokens": (200, 1e5, 6e7)}, speed=probed, totals=told,
     )  # fmt: skip
     return replace(made, **changes)
 

@@ -150,6 +150,8 @@ def test_a_side_must_be_repeats_of_one_thing_but_sides_may_differ() -> None:
     mixed = [*side("a", 50, runs=2), sample("odd", 99, seed=3, settings={"budget": 512})]
     with pytest.raises(StallbookError, match=r"settings: budget 512 here, 256 in a-0\.stall"):
         compare_samples(mixed, side("b", 1, runs=3))
+    nearly = [replace(s, settings={"blocks": 27321 + i}) for i, s in enumerate(side("a", 50, runs=3))]
+    assert compare_samples(nearly, side("b", 1, runs=3)).settings == {"budget": (256, None)}
     other = [replace(s, settings={"budget": 512}) for s in side("a", 50, runs=3)]
     c = compare_samples(other, side("b", 1, runs=3))
     assert c.settings == {"budget": (256, 512)}
@@ -160,7 +162,7 @@ def test_a_side_must_be_repeats_of_one_thing_but_sides_may_differ() -> None:
     ("change", "text"),
     [
         ({"trace": "x"}, "seed 1 is another trace than in"),
-        ({"means": {"prompt tokens": 900.0}}, "900 prompt tokens a request here, 500 in"),
+        ({"sizes": {"prompt tokens": (200, 1.8e5, 1.7e8)}}, "900 prompt tokens a request here, 500 on"),
     ],
 )
 def test_another_trace_under_the_same_seed_is_another_workload(change: dict[str, Any], text: str) -> None:
@@ -169,6 +171,11 @@ def test_another_trace_under_the_same_seed_is_another_workload(change: dict[str,
     with pytest.raises(StallbookError, match=text):
         compare_samples(after, before)
     assert compare_samples(after, before, allow=["workload"]).pairs is None  # the same seed is not the same work here
+
+
+def test_a_few_long_prompts_by_chance_are_no_other_workload() -> None:
+    few = [replace(s, sizes={"prompt tokens": (8, 8 * 800.0, 8 * 2e6)}) for s in side("a", 50, runs=2)]
+    assert compare_samples(few, side("b", 1, runs=2)).allowed == ()
 
 
 def test_several_differences_are_named_at_once() -> None:

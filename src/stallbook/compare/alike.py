@@ -6,6 +6,7 @@ is compared, and in nothing else.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -33,8 +34,12 @@ KEYS: Final = {
 
 DRIFT_LIMIT: Final = 0.10
 """The slowest run's probe may be this much slower than the fastest's."""
+NEARLY: Final = 0.01
+"""Numbers up to this part apart are alike."""
 SIZE_LIMIT: Final = 0.25
-"""Mean sizes of requests may be this far apart."""
+"""Mean sizes of requests may be this far apart ..."""
+SIZE_ERRORS: Final = 4.0
+"""... or by so many of their standard errors."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,7 @@ def differences(sides: Sequence[Sequence[Sample]]) -> list[Difference]:
     for difference in chain(
         _unequal("engine", every, lambda s: s.engine or "unnamed"),
         _workload(every),
+        _sizes(sides),
         chain.from_iterable(_mapping("settings", side, lambda s: s.settings) for side in sides),
         _unequal("rules", every, lambda s: s.rules),
         _unequal("boundary", every, lambda s: s.boundary),
@@ -103,9 +109,17 @@ def _mapping(key: str, every: Sequence[Sample], of: Callable[[Sample], Mapping[s
     for other in every[1:]:
         one, two = of(every[0]), of(other)
         for name in dict.fromkeys([*one, *two]):
-            if one.get(name) != two.get(name):
+            if not _same(one.get(name), two.get(name)):
                 yield Difference(key, f"{name} {two.get(name)} here, {one.get(name)} in {every[0].name}", other.path)
                 return
+
+
+def _same(one: Any, two: Any) -> bool:
+    """Equal, or numbers that an engine measured for itself at its start, such as how many blocks it has room for."""
+    if one == two:
+        return True
+    numbers = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in (one, two))
+    return numbers and abs(one - two) <= NEARLY * min(abs(one), abs(two))
 
 
 def _workload(every: Sequence[Sample]) -> Iterator[Difference]:
@@ -116,13 +130,28 @@ def _workload(every: Sequence[Sample]) -> Iterator[Difference]:
         if known.trace != s.trace:
             yield Difference("workload", f"seed {s.seed} is another trace than in {known.name}", s.path)
             return
-    for name in ("prompt tokens", "tokens asked for"):
-        told = sorted((s for s in every if name in s.means), key=lambda s: s.means[name])
-        if told and told[-1].means[name] > (1 + SIZE_LIMIT) * told[0].means[name]:
-            least, most = told[0], told[-1]
-            text = f"{most.means[name]:.4g} {name} a request here, {least.means[name]:.4g} in {least.name}"
-            yield Difference("workload", text, most.path)
+
+
+def _sizes(sides: Sequence[Sequence[Sample]]) -> Iterator[Difference]:
+    """Whether the requests of the two sides are of other sizes than chance gives."""
+    if len(sides) < 2:
+        return
+    for name in sides[0][0].sizes:
+        (one, error), (two, other) = (_mean([s.sizes[name] for s in side if name in s.sizes]) for side in sides)
+        low, high = sorted((one, two))
+        if low > 0 and high > (1 + SIZE_LIMIT) * low and high - low > SIZE_ERRORS * math.hypot(error, other):
+            where = sides[0][0].path
+            yield Difference("workload", f"{one:.4g} {name} a request here, {two:.4g} on the other side", where)
             return
+
+
+def _mean(sums: Sequence[tuple[int, float, float]]) -> tuple[float, float]:
+    """Mean and its standard error; none of what is not known."""
+    n, total, squares = (sum(column) for column in zip(*sums, strict=True)) if sums else (0, 0.0, 0.0)
+    if n < 2:
+        return 0.0, 0.0
+    mean = total / n
+    return mean, math.sqrt(max(squares / n - mean**2, 0.0) / (n - 1))
 
 
 def _abilities(every: Sequence[Sample]) -> Iterator[Difference]:

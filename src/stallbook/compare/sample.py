@@ -37,7 +37,8 @@ MACHINE: Final = ("machine", "cpus", "blas", "python", "numpy")
 
 @dataclass(frozen=True)
 class Sample:
-    """One run. seed: None where the log names none. means: of what was asked for, by what it is."""
+    """One run. seed: None where the log names none. sizes: of the
+    requests, by what they are: how many are known, their sum and the sum of their squares."""
 
     path: str
     seed: int | str | None
@@ -49,7 +50,7 @@ class Sample:
     settings: Mapping[str, Any]
     machine: Mapping[str, Any]
     trace: str | None
-    means: Mapping[str, float]
+    sizes: Mapping[str, tuple[int, float, float]]
     speed: Speed | None
     totals: Totals = field(repr=False)
 
@@ -77,13 +78,9 @@ def sampled(of: Run | Partition, rules: Rules = "full", boundary: Boundary = "en
         settings={key: _plain(config[key]) for key in config if key not in (*WORKLOAD, *PER_RUN, *MACHINE)},
         machine=_machine(run),
         trace=config.get("trace_sha256"),
-        means={
-            name: float(known.mean())
-            for name, known in (
-                ("prompt tokens", _recorded(run.requests.prompt_tokens)),
-                ("tokens asked for", _recorded(run.requests.max_tokens)),
-            )
-            if len(known)
+        sizes={
+            "prompt tokens": _sums(run.requests.prompt_tokens),
+            "tokens asked for": _sums(run.requests.max_tokens),
         },
         speed=speed(run),
         totals=totals_of(p, gaps, first),
@@ -111,5 +108,6 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, (str, int, float, bool, type(None))) else json.dumps(value, default=str)
 
 
-def _recorded(amounts: Ints) -> Ints:
-    return np.asarray(amounts[amounts >= 0])
+def _sums(amounts: Ints) -> tuple[int, float, float]:
+    known = amounts[amounts >= 0].astype(np.float64)
+    return len(known), float(known.sum()), float((known**2).sum())

@@ -95,7 +95,7 @@ def _sides(c: Comparison) -> Iterator[tuple[str, str]]:
     yield "A", _named(c.after)
     yield "B", f"{_named(c.before)} (compared against)"
     if c.pairs is not None:
-        yield "paired", f"by seed: {', '.join(str(c.after[i].seed) for _, i in c.pairs)}"
+        yield "paired", f"by seed: {', '.join(words.plain(str(c.after[i].seed)) for _, i in c.pairs)}"
     else:
         yield "paired", "no: too few seeds stand once on both sides"
     if c.alone:

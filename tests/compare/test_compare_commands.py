@@ -136,3 +136,17 @@ def test_check_writes_each_form_and_ends_by_what_it_found(
     assert json.loads(place.read_text())["check"]["passed"] is False
     assert main([*args, "--force"]) == 1
     assert summary.read_text().count("### stallbook: FAILED") == 2
+
+
+def test_runs_without_a_gap_have_no_answer_and_pass_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    empty = []
+    for name in ("one", "two", "three", "four"):
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text('{"stallbook": 1, "engine": "e", "records": ["gc"]}\n')
+        empty.append(str(path))
+    assert main(["compare", *empty[:2], "--against", *empty[2:]]) == 0
+    assert capsys.readouterr().out.startswith("Not resolved: ")
+    assert main(["compare", *empty[:2], "--against", *empty[2:], "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["compare"]["figures"]["itl.p99"]["a"] is None
+    assert main(["check", empty[0], "--max", "itl.p99=1s", "--max", "tail.gc=50%", "--against", empty[2]]) == 1
+    assert capsys.readouterr().out.startswith("FAILED: 6 of 6 checks of 1 run")

@@ -241,9 +241,9 @@ def _overall(answers: Mapping[str, Answer], pairs: Sequence[tuple[int, int]] | N
     Of few figures in many, some move by chance: a figure's own word counts only if the common test agrees.
     """
     asked = [answers[name] for name in HEADLINE]
-    sizes = [(len(a.before), len(a.after)) for a in asked]
-    whole = [a for a in asked if (len(a.before), len(a.after)) == max(sizes) and min(*a.before, *a.after, 1) > 0]
-    if not whole or min(max(sizes)) < 2:
+    most = max((len(a.before), len(a.after)) for a in asked)
+    whole = [a for a in asked if (len(a.before), len(a.after)) == most and min((*a.before, *a.after), default=0) > 0]
+    if not whole or min(most) < 2:
         return Overall("not resolved", 1.0, len(whole))
     before, after = (np.log([getattr(a, side) for a in whole]) for side in ("before", "after"))
     p = any_moved_p(before, after, paired=pairs is not None)

@@ -12,7 +12,7 @@ from stallbook.demo.engine import Engine
 from stallbook.demo.history import CompactHistory
 from stallbook.demo.ports import Clock
 from stallbook.demo.summary import Stop
-from stallbook.inject import Task, faults
+from stallbook.inject import Task
 from stallbook.inject.journal import Journal
 from stallbook.inject.runner import LIMITS, ROWS, Injector
 from stallbook.inject.stage import Stage, Told, Watched
@@ -84,7 +84,7 @@ def rehearse(path: Path, monkeypatch: pytest.MonkeyPatch, task: Task) -> Truth:
         clock.t += US * len(text)
         return [1] * 100
 
-    monkeypatch.setattr(faults.gc, "collect", collect)
+    monkeypatch.setattr("stallbook.inject.faults.gc.collect", collect)
     stop = Stop()
     injector = Injector(stage, task, task.kinds, stop, None)
     stage.engine = Engine(

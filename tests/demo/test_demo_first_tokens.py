@@ -13,7 +13,7 @@ import pytest
 import stallbook as sb
 from stallbook import waits
 
-SMALL = {"seconds": 1.5, "rate": 8, "kv_blocks": 150, "gc_freeze": True, "compact_history": True, "tokenize": "loop"}
+SMALL = {"seconds": 0.5, "rate": 25, "kv_blocks": 200, "gc_freeze": True, "compact_history": True, "tokenize": "loop"}
 
 
 @pytest.mark.parametrize("more", [{"admit_watermark": 0.1}, {"preemption": "recompute"}], ids=["watermark", "dry"])

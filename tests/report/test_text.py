@@ -11,8 +11,10 @@ from golden_text import check
 from report_standin import BASELINE_RUN, MS, Fit, Rows, a_run, ints, partition, stalls, waits
 
 from stallbook.causes import POST
+from stallbook.counters import Speed
 from stallbook.report.model import build
 from stallbook.report.text import answer, dumps
+from stallbook.report.trust import rows
 from stallbook.run import Emissions, Evictions, Pauses, Probes
 from stallbook.stalls import Stall
 
@@ -162,3 +164,12 @@ def test_figures_side_by_side_are_never_cut() -> None:
     text = dumps([build(partition(rows, run))] * 2, brief=True)
     assert "…" not in text
     assert text.count("1,234,568") == 4  # p99.9 and the longest, in both
+
+
+@pytest.mark.parametrize(
+    ("spread", "last", "words"),
+    [(0.05, 100.0, "held still:"), (0.55, 100.0, "no drift, but noisy:"), (0.05, 130.0, "DID NOT HOLD STILL:")],
+)
+def test_a_machine_that_was_disturbed_did_not_hold_still(spread: float, last: float, words: str) -> None:
+    r = replace(build(a_full_partition()), speed=Speed(300, 100.0, spread, (100.0, 100.0, last)))
+    assert dict(rows(r))["machine"].startswith(words)

@@ -14,6 +14,8 @@ from stallbook.report.summary import Summary
 
 __all__ = ["rows", "table"]
 
+NOISY = 0.20
+"""A machine whose probe's middle 80% spreads wider than this was disturbed, drift or no drift."""
 ROUGH = ("bounded", "hinted")
 """Abilities of causes that are known as a total, or without a start: told, not placed."""
 
@@ -113,6 +115,8 @@ def _machine(r: RunReport) -> str:
     if s.thirds_ns is None or s.drift is None:
         return f"{s.samples:,} samples are too few for a drift; {probe}"
     moved = f"{words.percent(s.moved)} between thirds of the run, last against first {words.signed_percent(s.drift)}"
+    if s.held_still and s.spread > NOISY:
+        return f"no drift, but noisy: its speed moved {moved}; {probe}"
     if s.held_still:
         return f"held still: its speed moved {moved}; {probe}"
     return f"DID NOT HOLD STILL: its speed moved {moved} (limit {STILL_DRIFT:.0%}); {probe}"

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from stallbook.causes import ORDER, OTHER, POST
-from stallbook.charges import Charges, segment_cause
+from stallbook.charges import Charges, segment_cause, segment_names
 from stallbook.run import NEVER, NO_GRAPH, UNKNOWN, Run
 
 __all__ = ["BOUNDED", "HINTED", "LONGEST_HINT", "NOT_RECORDED", "PLACED", "Rough", "abilities", "rough", "unplaced"]
@@ -90,9 +90,9 @@ def _recorded(run: Run, rules: str, charges: Charges) -> dict[str, str]:
     graph = "graph" in run.records or bool((run.steps.graph != NO_GRAPH).any())
     evictions = "evictions" in run.records or len(run.evictions.t0) > 0
     fitted = charges.based
+    used = segment_names(run)
     out = dict.fromkeys(POST, placed(segments))
-    swaps = "swap" in {run.names[i] for i in np.unique(run.segments.name)}
-    out["preempt"] = placed(evictions or swaps)
+    out["preempt"] = placed(evictions or "swap" in used)
     out["graph"] = placed(graph and fitted and segments)
     out["gc"] = placed("gc" in run.records or len(run.pauses.t0) > 0)
     out["residual"] = PLACED
@@ -103,7 +103,7 @@ def _recorded(run: Run, rules: str, charges: Charges) -> dict[str, str]:
     out["slow"] = placed(fitted and segments)
     out["pad"] = placed(fitted and segments and graph)
     out["unscheduled"] = placed("members" in run.records or bool(run.members.known.any()))
-    names = {segment_cause(run.names[i]) for i in set(run.segments.name.tolist())}
+    names = {segment_cause(name) for name in used}
     for cause in ("sched", "sample", "output"):
         out[cause] = placed(cause in names)
     out["frontend"] = out["network"] = placed(len(run.deliveries.t) > 0)

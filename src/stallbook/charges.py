@@ -19,7 +19,7 @@ from stallbook.intervals import before, mul_div, sums
 from stallbook.run import CAPTURED, EAGER, NO_GRAPH, ExplicitBaseline, Ints, Run
 from stallbook.timeline import DECODE, POST_SEGMENTS, Timeline
 
-__all__ = ["SPLIT", "Charges", "charge", "kv_tokens", "segment_cause"]
+__all__ = ["SPLIT", "Charges", "charge", "kv_tokens", "segment_cause", "segment_names"]
 
 Bools = npt.NDArray[np.bool_]
 
@@ -55,6 +55,11 @@ class Charges:
 def segment_cause(name: str) -> str:
     """The cause of a segment's net under `full`; `decode` stands for the split of 3.1."""
     return POST_SEGMENTS.get(name) or (name if name in _OWN else OTHER + name)
+
+
+def segment_names(run: Run) -> set[str]:
+    """The names that occur, each looked at once however many segments there are."""
+    return {run.names[i] for i in np.flatnonzero(np.bincount(run.segments.name))}
 
 
 def charge(run: Run, timeline: Timeline, rules: str, explicit: ExplicitBaseline | None) -> Charges:

@@ -20,7 +20,7 @@ from stallbook.abilities import abilities, rough
 from stallbook.away import Windows, away_windows, touched_gaps
 from stallbook.baseline import BaselineFit
 from stallbook.causes import EXPLAINED_BY_WORK, ORDER, OTHER, POST, ordered
-from stallbook.charges import charge, segment_cause
+from stallbook.charges import charge, segment_cause, segment_names
 from stallbook.gaps import Gaps, Rhythm, find_gaps, find_rhythm
 from stallbook.ledger import Ledger
 from stallbook.run import ExplicitBaseline, Ints, Run
@@ -174,7 +174,7 @@ def _columns(run: Run, rules: Rules) -> tuple[str, ...]:
     """Every cause that this run could charge."""
     if rules == "post":
         return POST
-    segments = {segment_cause(run.names[i]) for i in np.unique(run.segments.name)} - {DECODE}
+    segments = {segment_cause(name) for name in segment_names(run)} - {DECODE}
     holds = {OTHER + run.names[i] for i in np.unique(run.holds.kind)}
     return ordered([*ORDER[: ORDER.index("frontend")], *segments, *holds])
 

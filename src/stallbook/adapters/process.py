@@ -55,6 +55,8 @@ class Process:
     ) -> None:
         self.folder, self.engine, self.hooks, self.clock = folder, engine, hooks, clock
         self.role = ""
+        self.frontend: Any = None
+        """The hooks of its frontend, which several modules may share."""
         self.undo: list[Callable[[], None]] = []
         """Takes back the hooks of a part that turns out to belong to another role."""
         self.recorder: WholeRecorder | None = None

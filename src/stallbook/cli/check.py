@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from stallbook.cli.common import PLAIN, Baseline, Force, Rules
-from stallbook.cli.sides import Allow, Boundary, TwoSides, allowed, samples
+from stallbook.cli.common import PLAIN, Baseline, Boundary, Force, Rules, deliver
+from stallbook.cli.sides import Allow, TwoSides, allowed, samples
 from stallbook.errors import StallbookError
 
 if TYPE_CHECKING:
@@ -64,15 +64,14 @@ def check(
 ) -> None:
     """Hold runs against limits and say which do not hold; exit code 1 if any does not."""
     from stallbook.report.checked import FORMATS
-    from stallbook.report.files import refuse_existing, whole_file
+    from stallbook.report.files import refuse_existing
 
     limits, changes = _demands(most or [], least or [], against or [], worse or [])
     if out is not None:
         refuse_existing(out, force=force)
     checked = _check(runs, against or [], limits, changes, strict, allow, rules, boundary, baseline)
     if out is not None:
-        with whole_file(out, force=force) as part:
-            part.write_text(FORMATS[form](checked), encoding="utf-8", errors=PLAIN)
+        deliver(FORMATS[form](checked), out, force=force)
     if summary is not None:
         with summary.open("a", encoding="utf-8", errors=PLAIN) as file:
             file.write(FORMATS["markdown"](checked))

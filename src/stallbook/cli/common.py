@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 import math
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
     from stallbook.partition import Partition
     from stallbook.run import ExplicitBaseline, Run
 
-__all__ = ["PLAIN", "Baseline", "Client", "Force", "Rules", "every_log", "opened", "partition_of", "read_baseline"]
+__all__ = [
+    "PLAIN", "Baseline", "Boundary", "Brief", "Client", "Force", "Out", "Rules", "Runs", "deliver", "every_log",
+    "opened", "partition_of", "read_baseline",
+]  # fmt: skip
 
 Rules = Annotated[
     Literal["full", "post"],
@@ -37,6 +41,15 @@ Client = Annotated[
         "--client", metavar="FILE", help="What the client saw of this run: AIPerf's raw export, or lines of JSON."
     ),
 ]
+Boundary = Annotated[
+    Literal["engine", "frontend", "client"],
+    typer.Option("--boundary", help="Whose gaps: the engine's, or those of its tokens' deliveries further on."),
+]
+Runs = Annotated[
+    list[Path], typer.Argument(metavar="RUN", help="Logs of any format that stallbook reads, or a ladder's folder.")
+]
+Brief = Annotated[bool, typer.Option("--brief", help="One line a run (text).")]
+Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a file, not to stdout.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
 
 PLAIN: Final = "stallbook.plain"
@@ -57,6 +70,17 @@ def _stand_in(error: UnicodeError) -> tuple[str, int]:
 
 
 codecs.register_error(PLAIN, _stand_in)
+
+
+def deliver(told: str, out: Path | None, *, force: bool) -> None:
+    """To stdout, or whole to a file."""
+    from stallbook.report.files import whole_file
+
+    if out is None:
+        sys.stdout.write(told)
+        return
+    with whole_file(out, force=force) as part:
+        part.write_text(told, encoding="utf-8", errors=PLAIN)
 
 
 def opened(path: Path, client: Path | None = None) -> Run:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
 import typer
 
-from stallbook.cli.common import PLAIN, Baseline, Force, Rules
-from stallbook.cli.sides import Allow, Boundary, TwoSides, allowed, samples
+from stallbook.cli.common import Baseline, Boundary, Force, Out, Rules, deliver
+from stallbook.cli.sides import Allow, TwoSides, allowed, samples
 
 __all__ = ["COMMAND", "compare"]
 
@@ -30,23 +29,18 @@ def compare(
     boundary: Boundary = "engine",
     form: Annotated[Literal["text", "json"], typer.Option("--format", help="For people, or for programs.")] = "text",
     baseline: Baseline = None,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a file, not to stdout.")] = None,
+    out: Out = None,
     force: Force = False,
 ) -> None:
     """Say of each figure whether it moved from the runs of --against to RUN, or whether chance explains it."""
     from stallbook.compare import compare_samples
     from stallbook.compare.alike import known_keys
     from stallbook.report import compared, comparejson
-    from stallbook.report.files import refuse_existing, whole_file
+    from stallbook.report.files import refuse_existing
 
     keys = known_keys(allowed(allow))
     if out is not None:
         refuse_existing(out, force=force)
     every = samples([*runs, *against], rules, boundary, baseline)
     comparison = compare_samples(every[: len(runs)], every[len(runs) :], allow=keys, paired=not unpaired)
-    told = comparejson.dumps(comparison) if form == "json" else compared.dumps(comparison)
-    if out is None:
-        sys.stdout.write(told)
-        return
-    with whole_file(out, force=force) as part:
-        part.write_text(told, encoding="utf-8", errors=PLAIN)
+    deliver(comparejson.dumps(comparison) if form == "json" else compared.dumps(comparison), out, force=force)

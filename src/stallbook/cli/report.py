@@ -9,12 +9,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from stallbook.cli.common import PLAIN, Baseline, Client, Force, Rules, every_log, partition_of
+from stallbook.cli.common import (
+    Baseline,
+    Boundary,
+    Brief,
+    Client,
+    Force,
+    Out,
+    Rules,
+    Runs,
+    deliver,
+    every_log,
+    partition_of,
+)  # fmt: skip
 from stallbook.errors import StallbookError
 
 if TYPE_CHECKING:
     from stallbook.partition import Partition
-    from stallbook.report.model import Boundary
 
 __all__ = ["report"]
 
@@ -23,27 +34,22 @@ DRAWN: Final = ("html", "png")
 
 
 def report(
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN", help="Logs of any format that stallbook reads, or a ladder's folder.")
-    ],
+    runs: Runs,
     rules: Rules = "full",
-    boundary: Annotated[
-        Literal["engine", "frontend", "client"],
-        typer.Option("--boundary", help="Whose gaps: the engine's, or those of its tokens' deliveries further on."),
-    ] = "engine",
+    boundary: Boundary = "engine",
     client: Client = None,
     form: Annotated[
         Literal["text", "json", "html", "png"],
         typer.Option("--format", help="For people, for programs, as a page with charts, or as one picture."),
     ] = "text",
     baseline: Baseline = None,
-    brief: Annotated[bool, typer.Option("--brief", help="One line a run (text).")] = False,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a file, not to stdout.")] = None,
+    brief: Brief = False,
+    out: Out = None,
     force: Force = False,
 ) -> None:
     """Print which causes own the tail of each run, and what supports that."""
     from stallbook.report import jsonout, model, text
-    from stallbook.report.files import refuse_existing, whole_file
+    from stallbook.report.files import refuse_existing
 
     if out is not None:
         refuse_existing(out, force=force)
@@ -55,12 +61,7 @@ def report(
     drawn = list(model.reports((partition_of(log, rules, baseline, client) for log in logs), boundary))
     if out is None and form == "text":
         return text.show(drawn, brief=brief)
-    told = jsonout.dumps(drawn) if form == "json" else text.dumps(drawn, brief=brief)
-    if out is None:
-        sys.stdout.write(told)
-        return None
-    with whole_file(out, force=force) as part:
-        part.write_text(told, encoding="utf-8", errors=PLAIN)
+    deliver(jsonout.dumps(drawn) if form == "json" else text.dumps(drawn, brief=brief), out, force=force)
     return None
 
 

@@ -15,7 +15,7 @@ from stallbook.errors import StallbookError
 if TYPE_CHECKING:
     from stallbook.compare import Sample
 
-__all__ = ["Allow", "Boundary", "TwoSides", "allowed", "samples"]
+__all__ = ["Allow", "TwoSides", "allowed", "samples"]
 
 AGAINST: Final = "--against"
 
@@ -26,10 +26,6 @@ Allow = Annotated[
         metavar="KEY,...",
         help="Compare although these differ: engine, workload, settings, rules, boundary, abilities, machine, drift.",
     ),
-]
-Boundary = Annotated[
-    Literal["engine", "frontend", "client"],
-    typer.Option("--boundary", help="Whose gaps: the engine's, or those of its tokens' deliveries further on."),
 ]
 
 

@@ -159,14 +159,17 @@ class Base:
             return
         try:
             if self._pending:
-                waiting = self._pending[:]  # no more than these: writing them may collect again
-                for pause in waiting:
-                    self._store.append(spool.PAUSE, pause)
-                del self._pending[: len(waiting)]
+                self._put_pauses(self._store)
             self._store.append(kind, payload)
         except OSError as error:
             self.dropped += 1
             self._disable(f"cannot write {self._folder}: {error.strerror or error}")
+
+    def _put_pauses(self, store: spool.Spool) -> None:
+        waiting = self._pending[:]  # no more than these: writing them may collect again
+        for pause in waiting:
+            store.append(spool.PAUSE, pause)
+        del self._pending[: len(waiting)]
 
     def _failed(self) -> None:
         """An error inside: the engine must not see it."""

@@ -207,18 +207,22 @@ class Recorder(Requests):
                 count, graph, flags | blocked + 1 << _BLOCKED_SHIFT, t0, self._step, t - t0, emitted, self._prefill,
                 kv_tokens, padded, max(decode_tokens, -1), *self._times, *self._sequence,
             )  # fmt: skip
-            kind = self._kind
-            try:
-                payload = spool.body(kind, count).pack(*values)
-            except struct.error:
-                kind = spool.WIDE[kind]
-                payload = spool.body(kind, count).pack(*self._fitting(values))
-            self._put(kind, payload + tail)
+            self._put_step(count, values, tail)
             del ops[:cut]
             self._cut = 0
         except Exception:
             self._lost()
         self._clear_lists()
+
+    def _put_step(self, count: int, values: tuple[int, ...], tail: bytes) -> None:
+        """Commit a step of `count` marks, in wide numbers where narrow ones do not hold it."""
+        kind = self._kind
+        try:
+            payload = spool.body(kind, count).pack(*values)
+        except struct.error:
+            kind = spool.WIDE[kind]
+            payload = spool.body(kind, count).pack(*self._fitting(values))
+        self._put(kind, payload + tail)
 
     def _fitting(self, values: tuple[int, ...]) -> tuple[int, ...]:
         """The values of a step: what a byte cannot hold, no engine meant."""

@@ -7,6 +7,7 @@ after the stamp: a look that took long is made again, and what ends here ends af
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 from stallbook.record.counters import SHORT_NS, PoolDelay, RunDelay
@@ -17,6 +18,16 @@ __all__ = ["SegmentSampler", "StepSampler"]
 AWAY_NS: Final = 50_000
 """A look that took longer was interrupted."""
 _thread_time = time.thread_time_ns
+
+
+def _looked(delays: RunDelay, t: int, clock: Callable[[], int], given: int | None) -> tuple[int, int]:
+    """The delay up to `t`, and when it was taken: later than `t`, if that is no stamp that was given, where the look
+    was interrupted.
+    """
+    delay = delays.delta(t)
+    if given is None and (now := clock()) - t >= AWAY_NS:
+        return delay + delays.delta(now), now
+    return delay, t
 
 
 class StepSampler(Recorder):
@@ -41,10 +52,7 @@ class StepSampler(Recorder):
                 self._cpu += between
             else:
                 self._cpu = _thread_time()
-                delays.delta(t)
-                if given is None and (now := clock()) - t >= AWAY_NS:  # this was before the step
-                    delays.delta(now)
-                    t = now
+                _, t = _looked(delays, t, clock, given)  # what was lost until now was lost before the step
         except Exception:
             self._failed()
         return Recorder.begin(self, step, t)
@@ -72,10 +80,7 @@ class StepSampler(Recorder):
             delays = self._delays
             delay = 0
             if delays and t - delays.at >= self._short_ns:
-                delay = delays.delta(t)
-                if given is None and (now := clock()) - t >= AWAY_NS:
-                    delay += delays.delta(now)
-                    t = now
+                delay, t = _looked(delays, t, clock, given)
             self._times += (*self._waits, max(cpu - self._cpu, 0), delay)
             self._waits.clear()
             self._cpu = cpu
@@ -101,10 +106,7 @@ class SegmentSampler(StepSampler):
             delays: Any = self._delays
             wait = 0
             if delays and t - delays.at >= SHORT_NS:
-                wait = delays.delta(t)
-                if given is None and (now := clock()) - t >= AWAY_NS:
-                    wait += delays.delta(now)
-                    t = now
+                wait, t = _looked(delays, t, clock, given)
             self._times.append(t)
             self._sequence.append(name)
             self._waits.append(wait)

@@ -74,7 +74,7 @@ class WholeRecorder(Recorder):
         try:
             store: Any = self._store
             if self._pending:
-                self._put_pauses()
+                self._put_pauses(store)
             if not tail:
                 pack, head, word, size = self._layouts[count]
                 pos = store.pos
@@ -99,22 +99,9 @@ class WholeRecorder(Recorder):
         self._events += 1
         super()._put(kind, payload)
 
-    def _put_pauses(self) -> None:
-        store: Any = self._store
-        waiting = self._pending[:]
-        for pause in waiting:
-            store.append(spool.PAUSE, pause)
-        del self._pending[: len(waiting)]
-
     def _put_whole(self, count: int, values: tuple[int, ...], tail: bytes) -> None:
         try:
-            kind = self._kind
-            try:
-                payload = spool.body(kind, count).pack(*values)
-            except struct.error:
-                kind = spool.WIDE[kind]
-                payload = spool.body(kind, count).pack(*self._fitting(values))
-            self._put(kind, payload + tail)
+            self._put_step(count, values, tail)
         except Exception:
             self._lost()
 

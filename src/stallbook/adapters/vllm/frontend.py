@@ -26,8 +26,7 @@ _LATEST_NS: Final = 600 * 10**9
 
 def install(module: ModuleType, process: Process) -> None:
     """Hook what takes requests and what hands out tokens, whichever of the two this module holds."""
-    found = vars(process).setdefault("frontend", None) or Frontend(process)
-    vars(process)["frontend"] = found
+    found = process.frontend = process.frontend or Frontend(process)
     for holder in ("InputProcessor", "Processor"):
         if (owner := getattr(module, holder, None)) is not None and owner.__module__ == module.__name__:
             process.hooks.wrap(owner, "assign_request_id", found.assigned)

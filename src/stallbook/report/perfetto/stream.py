@@ -76,12 +76,7 @@ class Stream:
 
     def begin(self, track: int, t: int, name: str, category: str, args: Args, flow: int = 0) -> None:
         """A slice begins; `flow` leads from its end to wherever else that number stands."""
-        packet = self._packet(t)
-        event = packet.track_event
-        event.type, event.track_uuid = BEGIN, track
-        self._describe(packet, event, name, category, args)
-        if flow:
-            event.flow_ids.append(flow)
+        self._event(BEGIN, track, t, name, category, args, flow)
 
     def end(self, track: int, t: int) -> None:
         """The innermost open slice of the track ends."""
@@ -90,9 +85,12 @@ class Stream:
 
     def instant(self, track: int, t: int, name: str, category: str, args: Args, flow: int = 0) -> None:
         """A moment."""
+        self._event(INSTANT, track, t, name, category, args, flow)
+
+    def _event(self, kind: int, track: int, t: int, name: str, category: str, args: Args, flow: int) -> None:
         packet = self._packet(t)
         event = packet.track_event
-        event.type, event.track_uuid = INSTANT, track
+        event.type, event.track_uuid = kind, track
         self._describe(packet, event, name, category, args)
         if flow:
             event.flow_ids.append(flow)

@@ -118,7 +118,7 @@ def test_the_report_explains_the_tail(recorded: Recorded) -> None:
     told = " ".join(told.split())
     for words in ("of the tail's time is", "Gaps at the frontend", "Gaps at the client", "reconciliation exact"):
         assert words in told
-    for name, noun in (("preemptions", "preemptions"), ("generation_tokens", "generation tokens")):
+    for name, noun in (("num_preemptions", "preemptions"), ("generation_tokens", "generation tokens")):
         assert f"{noun} {recorded.counters[f'vllm:{name}_total']:,}, as recorded" in told
     as_json = subprocess.run([*command, "--format", "json"], capture_output=True, text=True, check=True).stdout
     (run,) = json.loads(as_json)["runs"]

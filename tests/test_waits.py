@@ -128,6 +128,22 @@ def test_what_blocked_admission(tmp_path: Path) -> None:
     assert waits.blocked_by(opened(told, tmp_path)) is None
 
 
+def test_holds_before_admission_explain_the_queue(tmp_path: Path) -> None:
+    events: list[dict[str, Any]] = [
+        {"stallbook": 1, "engine": "x"},
+        {"e": "arrive", "request": "a", "t": 100},
+        {"e": "hold", "request": "a", "kind": "tokenize", "t0": 100, "t1": 130},
+        {"e": "hold", "request": "a", "kind": "handoff", "t0": 130, "t1": 190},
+        {"e": "admit", "request": "a", "t": 150},
+        {"e": "arrive", "request": "never", "t": 100},
+        {"e": "hold", "request": "never", "kind": "grammar", "t0": 110, "t1": 120},
+        {"e": "step", "id": 0, "t0": 160, "t1": 300, "decode_tokens": 1},
+        {"e": "emit", "step": 0, "t": 290, "tokens": {"a": 1}},
+    ]
+    assert waits.held_by(opened(events, tmp_path)) == (50, {"tokenize": 30, "handoff": 20})
+    assert waits.held_by(opened(events[:1], tmp_path)) == (0, {})
+
+
 def test_an_admission_before_the_clocks_zero_is_one(tmp_path: Path) -> None:
     events: list[dict[str, Any]] = [
         {"stallbook": 1, "engine": "x"},

@@ -17,7 +17,7 @@ from stallbook.partition import Partition, primaries
 from stallbook.run import UNKNOWN, Ints, Run
 from stallbook.spans import Spans, charge_spans
 
-__all__ = ["BLOCKERS", "BOUNDARIES", "Waits", "blocked_by", "boundary_gaps", "first_tokens", "holders"]
+__all__ = ["BLOCKERS", "BOUNDARIES", "Waits", "blocked_by", "boundary_gaps", "first_tokens", "held_by", "holders"]
 
 BOUNDARIES = ("frontend", "client")
 BLOCKERS = ("nothing on record", "KV blocks", "the limit of sequences", "the token budget")
@@ -78,15 +78,10 @@ def blocked_by(run: Run) -> Ints | None:
 
     What a step says of the first waiting request holds until the next step.
     """
-    st, e = run.steps, run.emissions
+    st = run.steps
     if not (st.blocked >= 0).any():
         return None
-    first = np.flatnonzero(np.diff(e.request, prepend=-1))
-    request = e.request[first]
-    arrive, admit, emitted = run.requests.arrive[request], run.requests.admit[request], st.emit[e.step[first]]
-    known = (arrive != UNKNOWN) & (admit != UNKNOWN)
-    t0 = np.minimum(arrive, emitted)[known]
-    t1 = np.clip(admit, np.minimum(arrive, emitted), emitted)[known]
+    _, t0, t1 = _queued(run)
     out = np.zeros(len(BLOCKERS), np.int64)
     for code in range(1, len(BLOCKERS)):
         mine = st.blocked == code
@@ -97,6 +92,32 @@ def blocked_by(run: Run) -> Ints | None:
             out[code] += sign * int(np.where(k >= 0, upto[np.maximum(k, 0)] + inside, 0).sum())
     out[0] = int((t1 - t0).sum()) - int(out.sum())
     return out
+
+
+def held_by(run: Run) -> tuple[int, dict[str, int]]:
+    """How long requests queued in all, in ns; and for how much of it each kind of hold kept them. Context, as above:
+    a frontend's tokenizing is such a hold.
+    """
+    request, t0, t1 = _queued(run)
+    h = run.holds
+    at = np.full(len(run.requests.names), -1)
+    at[request] = np.arange(len(request))
+    wait = at[h.request]
+    inside = np.minimum(h.t1, t1[wait]) - np.maximum(h.t0, t0[wait]) if len(t0) else np.zeros(len(wait), np.int64)
+    inside = np.where(wait >= 0, np.maximum(inside, 0), 0)
+    held = {run.names[kind]: int(inside[h.kind == kind].sum()) for kind in np.unique(h.kind)}
+    return int((t1 - t0).sum()), {kind: ns for kind, ns in held.items() if ns}
+
+
+def _queued(run: Run) -> tuple[Ints, Ints, Ints]:
+    """Whose wait from arrival to admission is on record, and that wait: request, start, end."""
+    e = run.emissions
+    first = np.flatnonzero(np.diff(e.request, prepend=-1))
+    request = e.request[first]
+    arrive, admit, emitted = run.requests.arrive[request], run.requests.admit[request], run.steps.emit[e.step[first]]
+    known = (arrive != UNKNOWN) & (admit != UNKNOWN)
+    t0 = np.minimum(arrive, emitted)[known]
+    return request[known], t0, np.clip(admit, np.minimum(arrive, emitted), emitted)[known]
 
 
 def boundary_gaps(p: Partition, boundary: str) -> Waits:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from fake_vllm import Clock, Output, Worker, core, process, request
 from stallbook.adapters import imports, vllm
 from stallbook.adapters.hooks import Hooks
 from stallbook.adapters.process import FOLDER, VARIABLE, Process, settle
+from stallbook.adapters.settings import settings
 from stallbook.adapters.stamps import Scopes, Stamps
 from stallbook.adapters.vllm import engine as engine_hooks
 from stallbook.adapters.vllm.engine import Engine
@@ -209,3 +210,15 @@ def test_a_process_has_one_role(tmp_path: Path, clock: Clock) -> None:
     assert ours.role == "engine"
     assert ours.recorder is not None
     ours.recorder.close()
+
+
+def test_settings_are_read_by_name_and_one_that_is_not_there_is_not_known() -> None:
+    config = SimpleNamespace(
+        top=1,
+        cache=SimpleNamespace(size=0.9, kind=None, sizes=[1, 2], dtype=Path("a"), _servers=2, mixed=[1, object()]),
+    )
+    wanted = {"": ("top", "gone"), "cache": ("size", "kind", "sizes", "dtype", "_servers", "gone"), "lora": ("rank",)}
+    assert settings(config, wanted) == {
+        "top": 1, "size": 0.9, "kind": None, "sizes": [1, 2], "dtype": "a", "servers": 2,
+    }  # fmt: skip
+    assert isinstance(settings(config, {"cache": ("mixed",)})["mixed"], str)

@@ -21,8 +21,8 @@ from stallbook.partition import Partition
 from stallbook.run import Ints
 from stallbook.waits import boundary_gaps
 
-KINDS = ["collection"] * 10 + ["burst"] * 6 + ["competitor"] * 16 + ["pool"] * 10 + ["blocked"] * 8
-STREAMS, REQUESTS, TOKENS, PROMPT = 10, 200, 1500, 2500
+KINDS = ["collection"] * 10 + ["burst"] * 6 + ["competitor"] * 16 + ["pool"] * 30 + ["blocked"] * 8
+STREAMS, REQUESTS, TOKENS, PROMPT = 10, 300, 1500, 2500
 CAUSES = ("gc", "prefill", "os", "preempt")
 ENOUGH, FEWEST = 0.95, 5
 

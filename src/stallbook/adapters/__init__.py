@@ -2,5 +2,5 @@
 
 What any engine needs stands here once: finding hooks by feature and failing open (`hooks`), waiting for a module
 (`imports`), a process's part of the log (`process`), cheap stamps (`stamps`), steps and their batch (`steps`), device
-time (`device`). An engine's own package says only what that engine calls things, and where.
+time (`device`), settings (`settings`). An engine's own package says only what that engine calls things, and where.
 """

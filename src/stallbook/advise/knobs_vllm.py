@@ -55,7 +55,7 @@ VLLM: Final = Engine(
         Knob("less-work", "--speculative-config", "speculative_config"),
         Knob("overlap", "--async-scheduling", "async_scheduling", None, done=is_(True)),
         Knob("stream-interval", "--stream-interval", "stream_interval", 1, "raise"),
-        Knob("more-frontends", "--api-server-count", "api_server_count", None, "raise"),
+        Knob("more-frontends", "--api-server-count", "api_process_count", None, "raise"),
         Knob("more-frontends", "--renderer-num-workers", "renderer_num_workers", 1, "raise"),
         Knob("kv-store", "--kv-offloading-size", "kv_offloading_size"),
         Knob("resident-adapters", "--max-loras", "max_loras", 1, "raise"),

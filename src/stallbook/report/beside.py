@@ -46,6 +46,9 @@ def waiting(r: RunReport) -> list[str]:
             f"{name} {words.percent(ms / total)}" for name, ms in sorted(blocked.items(), key=lambda b: -b[1]) if ms
         ]
         notes.append(f"What blocked admission meanwhile: {', '.join(told)}.")
+    if held := sorted(r.first.held.items(), key=lambda h: -h[1]):
+        told = [f"{kind} {words.percent(share)}" for kind, share in held]
+        notes.append(f"Of the queue, before admission: {', '.join(told)}.")
     return notes
 
 

@@ -120,6 +120,7 @@ def _first_tokens(r: RunReport) -> dict[str, Any] | None:
         "mean_ms": _recorded(r.first.waits.mean_ms, r),
         "never_admitted": r.first.never_admitted,
         "blocked_ms": r.first.blocked_ms,
+        "held_share": r.first.held,
     }
 
 

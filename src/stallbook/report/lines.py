@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 
 from stallbook.report.layout import WIDTH
 
 __all__ = ["facts", "grid", "wrapped"]
 
 GAP = "  "
-LEAST_NAME = 8
-"""What is left of a name at the least."""
+LEAST_WORDS = 8
+"""What a column of words keeps at the least."""
 
 
 def wrapped(sentence: str, indent: str = "", hang: str | None = None) -> list[str]:
@@ -26,20 +27,32 @@ def wrapped(sentence: str, indent: str = "", hang: str | None = None) -> list[st
 
 
 def grid(head: Sequence[str], rows: Iterable[Sequence[str]], left: Iterable[int] = (0,)) -> list[str]:
-    """A head, a rule and rows, in columns; those of `left` are flush left. A name that is too long for 80 is cut."""
-    cells, flush, indent = [list(head), *map(list, rows)], set(left), GAP
+    """A head, a rule and rows, in columns; those of `left` hold words, flush left. Figures are never cut: where they
+    leave too little of 80 columns, the widest words fold.
+    """
+    cells, flush = [list(head), *map(list, rows)], set(left)
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
-    over = len(indent) + sum(widths) + len(GAP) * (len(widths) - 1) - WIDTH
-    widths[0] = min(widths[0], max(widths[0] - over, LEAST_NAME))
-    lines = [indent + GAP.join(_set(row, widths, flush)).rstrip() for row in cells]
-    lines.insert(1, indent + "─" * (sum(widths) + len(GAP) * (len(widths) - 1)))
-    return lines
+    over = len(GAP) + sum(widths) + len(GAP) * (len(widths) - 1) - WIDTH
+    for _ in range(over):
+        widest = max(flush, key=lambda i: widths[i])
+        widths[widest] = max(widths[widest] - 1, LEAST_WORDS)
+    first, *others = ([GAP + line.rstrip() for line in _folded(row, widths, flush)] for row in cells)
+    rule = GAP + "─" * (sum(widths) + len(GAP) * (len(widths) - 1))
+    return [*first, rule, *(line for lines in others for line in lines)]
 
 
-def _set(row: Sequence[str], widths: Sequence[int], flush: set[int]) -> Iterator[str]:
-    for i, (text, width) in enumerate(zip(row, widths, strict=True)):
-        text = text if len(text) <= width else text[: width - 1] + "…"
-        yield text.ljust(width) if i in flush else text.rjust(width)
+def _folded(row: Sequence[str], widths: Sequence[int], flush: set[int]) -> Iterator[str]:
+    """A row in as many lines as its longest words need."""
+    folded = [_fold(text, width) if i in flush else [text] for i, (text, width) in enumerate(zip(row, widths, strict=True))]
+    for line in zip_longest(*folded, fillvalue=""):
+        yield GAP.join(
+            text.ljust(width) if i in flush else text.rjust(width)
+            for i, (text, width) in enumerate(zip(line, widths, strict=True))
+        )
+
+
+def _fold(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, break_on_hyphens=False) if len(text) > width else [text]
 
 
 def facts(rows: Sequence[tuple[str, str]]) -> list[str]:

@@ -14,7 +14,7 @@ from stallbook.prompts import KINDS, prompts
 from stallbook.report.summary import Delivered, FirstTokens, Percentiles, Readings, Summary, to_ms
 from stallbook.stalls import Stalls, find_stalls
 from stallbook.tally import Bin, Mix, Tally, tally, weighed
-from stallbook.waits import BLOCKERS, Waits, blocked_by, boundary_gaps, first_tokens
+from stallbook.waits import BLOCKERS, Waits, blocked_by, boundary_gaps, first_tokens, held_by
 
 if TYPE_CHECKING:
     from stallbook.partition import Partition
@@ -218,7 +218,13 @@ def _first(p: Partition) -> FirstTokens | None:
     waits = first_tokens(p)
     ns = blocked_by(p.run)
     blocked = None if ns is None else {name: int(n) / 1e6 for name, n in zip(BLOCKERS, ns, strict=True)}
-    return FirstTokens(Summary.of(tally_waits(waits), exactness(waits)), waits.never_admitted, blocked)
+    return FirstTokens(Summary.of(tally_waits(waits), exactness(waits)), waits.never_admitted, blocked, _held(p))
+
+
+def _held(p: Partition) -> dict[str, float]:
+    """The share of the time in the queue in which each kind of hold kept a request."""
+    total, held = held_by(p.run)
+    return {kind: ns / total for kind, ns in held.items()} if total else {}
 
 
 def _beyond(p: Partition, boundary: Boundary) -> Iterator[tuple[str, Delivered]]:

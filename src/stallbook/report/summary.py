@@ -62,12 +62,14 @@ class Summary:
 class FirstTokens:
     """The waits for first tokens. never_admitted: those without an admission on record, so without `queue`.
 
-    blocked_ms: what blocked admission meanwhile, by what it was; None where the log does not say.
+    blocked_ms: what blocked admission meanwhile, by what it was; None where the log does not say. held: the share of
+    the time in the queue in which each kind of hold kept a request.
     """
 
     waits: Summary
     never_admitted: int
     blocked_ms: dict[str, float] | None
+    held: dict[str, float]
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from stallbook.digits import percent, rate
+
 __all__ = [
     "UNKNOWN_TEXT",
     "bar",
@@ -38,19 +40,6 @@ _OTHER_MARKS: Final = "KXYZABDEIJRV"
 def plain(text: str) -> str:
     """A name out of a log, on one line and with nothing that a terminal would obey."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def percent(share: float | None) -> str:
-    """A share of something, to a tenth of a percent; its ends are kept for exact 0 and 1."""
-    if share is None:
-        return "-"
-    if share == 0:
-        return "0"
-    if share < 0.001:
-        return "<0.1%"
-    if 0.999 < share < 1:
-        return ">99.9%"
-    return f"{share:.1%}" if share < 1 else "100%"
 
 
 def signed_percent(change: float) -> str:
@@ -125,11 +114,6 @@ def compact(n: int) -> str:
         if n >= limit:
             return f"{n / limit:.1f}{letter}" if n < 10 * limit else f"{n // limit:,}{letter}"
     return f"{n}"
-
-
-def rate(value: float | None) -> str:
-    """A rate to about three digits."""
-    return "-" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def bar(share: float, width: int) -> str:

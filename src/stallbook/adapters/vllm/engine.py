@@ -12,6 +12,7 @@ from typing import Any, Final
 from stallbook.adapters.device import Track
 from stallbook.adapters.later import FEW, LONG_NS, Later, thread_cpu
 from stallbook.adapters.process import Process
+from stallbook.adapters.settings import settings
 from stallbook.adapters.stamps import Stamps
 from stallbook.adapters.steps import Steps
 from stallbook.adapters.vllm import scopes
@@ -20,6 +21,26 @@ __all__ = ["STEP", "Engine", "install"]
 
 STEP: Final = "_stallbook_step"
 """The attribute of a `SchedulerOutput` that carries the step's number to a worker in another process."""
+_SETTINGS: Final = {
+    "scheduler_config": (
+        "max_num_seqs", "max_num_active_seqs", "max_num_batched_tokens", "long_prefill_token_threshold",
+        "async_scheduling", "policy", "watermark", "stream_interval",
+    ),
+    "cache_config": (
+        "block_size", "num_gpu_blocks", "enable_prefix_caching", "gpu_memory_utilization", "kv_cache_memory_bytes",
+        "cache_dtype", "kv_offloading_size",
+    ),
+    "parallel_config": (
+        "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "_api_process_count", "numa_bind",
+        "numa_bind_cpus",
+    ),
+    "compilation_config": ("max_cudagraph_capture_size", "cudagraph_capture_sizes"),
+    "model_config": (
+        "max_model_len", "dtype", "enforce_eager", "quantization", "skip_tokenizer_init", "renderer_num_workers",
+    ),
+    "lora_config": ("max_loras", "max_cpu_loras"),
+    "observability_config": ("jit_monitor_mode",),
+}  # fmt: skip
 _KV, _SEQS, _BUDGET = 1, 2, 3
 _SCHEDULED, _EMITTED, _EVICTED = range(3)
 
@@ -62,21 +83,6 @@ def install(module: ModuleType, process: Process) -> None:
             process.hooks.wrap(owner, method, make)
 
 
-def _config(core: Any) -> dict[str, Any]:
-    """What of the configuration explains a log."""
-    config, told = core.vllm_config, {}
-    for part, names in (
-        ("scheduler_config", ("max_num_seqs", "max_num_batched_tokens", "async_scheduling", "policy")),
-        ("cache_config", ("block_size", "num_gpu_blocks", "enable_prefix_caching")),
-        ("parallel_config", ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")),
-        ("model_config", ("max_model_len", "dtype", "enforce_eager")),
-    ):
-        for name in names:
-            value = getattr(getattr(config, part, None), name, None)
-            told[name] = value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
-    return told
-
-
 class Engine:
     """The hooks of one engine core."""
 
@@ -97,7 +103,9 @@ class Engine:
             "step_function": getattr(getattr(core, "step_fn", None), "__name__", ""),
         }  # fmt: skip
         lacking = [] if hasattr(scheduler, "_preempt_request") else ["evictions"]
-        process.become_engine(index, _config(core), "step" if inside is not None else "segment", lacking, **facts)
+        process.become_engine(
+            index, settings(core.vllm_config, _SETTINGS), "step" if inside is not None else "segment", lacking, **facts
+        )
         recorder = process.recorder
         if recorder is None or not recorder.on:
             return

@@ -17,6 +17,7 @@ READ = (*CORE, "partition", "waits", "prompts", "tally", "counters", "stalls", "
 ANSWERS = ("compare", "check", "advise")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
+    "digits": (),
     "causes": (),
     "run": ("errors", "tables", "faces"),  # inside the methods that show it alone
     "tables": ("errors", "run"),
@@ -42,7 +43,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "stalls": (*CORE, "partition", "waits", "tally", "counters"),
     "beyond": (*CORE, "partition", "waits", "tally"),
     "compare": READ,
-    "check": (*READ, "compare"),
+    "check": (*READ, "compare", "digits"),
     "pieces": (*CORE, "partition"),
     "frames": READ,
     "palette": ("causes",),
@@ -50,10 +51,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "scene": (*READ, "overtime"),
     "incidents": READ,
     "advise": (*READ, "incidents"),
-    "report": (*READ, *ANSWERS, "frames", "faces", "palette", "overtime", "scene", "incidents"),
+    "report": (*READ, *ANSWERS, "digits", "frames", "faces", "palette", "overtime", "scene", "incidents"),
     "adapters": ("record",),
     "demo": ("errors", "record"),
-    "study": (*CORE, "demo", "log", "tally", "counters", "partition", "compare"),
+    "study": (*CORE, "digits", "demo", "log", "tally", "counters", "partition", "compare"),
     "inject": ("errors", "run", "causes", "demo", "record", "partition"),
     "cli": (*READ, *ANSWERS, "frames", "report", "demo", "study", "inject", "log", "client", "record"),
 }

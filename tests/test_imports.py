@@ -53,6 +53,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "advise": (*READ, "incidents"),
     "report": (*READ, *ANSWERS, "digits", "frames", "faces", "palette", "overtime", "scene", "incidents"),
     "adapters": ("record",),
+    "conformance": (*READ, "digits", "log", "record"),
     "demo": ("errors", "record"),
     "study": (*CORE, "digits", "demo", "log", "tally", "counters", "partition", "compare"),
     "inject": ("errors", "run", "causes", "demo", "record", "partition"),

@@ -1,0 +1,170 @@
+"""Checks on one recording: what it holds against what the engine counted, and whether all of it adds up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stallbook.beyond import delivered, exactness
+from stallbook.conformance.engine import Answer, Ask, Counted, Limits
+from stallbook.counters import count
+from stallbook.digits import percent
+from stallbook.errors import StallbookError
+from stallbook.log import open as open_log
+from stallbook.partition import Partition, partition
+from stallbook.run import UNKNOWN, Run
+from stallbook.waits import boundary_gaps, first_tokens
+
+__all__ = ["Evidence", "account", "answered", "equal", "exact", "explained", "own_words", "read"]
+
+Check = tuple[str, bool | None, str]
+"""Name, whether it holds, what was seen."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The logs of one engine's life; a data-parallel server writes several."""
+
+    runs: tuple[Run, ...]
+    partitions: tuple[Partition, ...]
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that were emitted."""
+        return sum(int(run.emissions.tokens.sum()) for run in self.runs)
+
+    @property
+    def preemptions(self) -> int:
+        """Times a running request lost its cache."""
+        return sum(count(run).preemptions or 0 for run in self.runs)
+
+    @property
+    def gaps(self) -> int:
+        """How many there are."""
+        return sum(len(p.gaps) for p in self.partitions)
+
+
+def read(log: Path) -> Evidence:
+    """All logs that lie where `log` does."""
+    runs = tuple(open_log(path) for path in sorted(log.parent.glob(f"*{log.suffix}")) if path.is_dir())
+    if not runs:
+        raise StallbookError("no-such-run", "there is no log", "start the engine with its adapter", str(log))
+    return Evidence(runs, tuple(partition(run) for run in runs))
+
+
+def answered(asks: Sequence[Ask], answers: Sequence[Answer]) -> Check:
+    """Everyone got all that was asked for."""
+    wrong = [one for one in answers if one.error]
+    wanted, got = sum(one.max_tokens for one in asks), sum(one.tokens for one in answers)
+    said = f"{len(answers) - len(wrong):,} of {len(asks):,} requests, {got:,} of {wanted:,} tokens"
+    if wrong:
+        said += f"; {wrong[0].name}: {wrong[0].error[:200]}"
+    return "every request is answered", not wrong and len(answers) == len(asks) and got == wanted, said
+
+
+def equal(e: Evidence, asks: Sequence[Ask], answers: Sequence[Answer], own: Counted) -> Iterator[Check]:
+    """The log's counts are the engine's own, and those of the ones who asked."""
+    if own.preemptions is None:
+        yield "preemptions", None, f"recorded {e.preemptions:,}; the engine counts none"
+    else:
+        said = f"recorded {e.preemptions:,}, the engine's own {own.preemptions:,}"
+        forced = own.preemptions > 0
+        held = e.preemptions == own.preemptions and forced
+        yield "preemptions", held, said if forced else f"{said}: the script must force some"
+    got = sum(one.tokens for one in answers)
+    said = f"recorded {e.tokens:,}, answered {got:,}"
+    if own.tokens is not None:
+        said += f", the engine's own {own.tokens:,}"
+    yield "tokens", e.tokens == got and own.tokens in (None, e.tokens), said
+    names = sum(len(run.requests.names) for run in e.runs)
+    yield "requests", names == len(asks), f"recorded {names:,}, asked {len(asks):,}"
+    prompts = sum(int(run.requests.prompt_tokens.sum()) for run in e.runs)
+    wanted = sum(one.prompt_tokens for one in asks)
+    known = all((run.requests.prompt_tokens >= 0).all() for run in e.runs)
+    yield "prompt tokens", prompts == wanted if known else None, f"recorded {prompts:,}, asked {wanted:,}"
+
+
+def exact(e: Evidence) -> Iterator[Check]:
+    """Every gap and every wait is the sum of its parts, to the nanosecond."""
+    off = max(p.reconcile.max_error_ns for p in e.partitions)
+    negative = sum(p.reconcile.negative_parts for p in e.partitions)
+    yield "gaps", not off and not negative and e.gaps > 0, f"{e.gaps:,} gaps, {off} ns off, {negative} negative parts"
+    off, negative = _together(exactness(first_tokens(p)) for p in e.partitions)
+    yield "first tokens", not off and not negative, f"{off} ns off, {negative} negative parts"
+    for name in sorted({name for p in e.partitions for name in delivered(p)}):
+        found = [boundary_gaps(p, name) for p in e.partitions]
+        off, negative = _together(exactness(waits) for waits in found)
+        said = f"{sum(len(waits.t0) for waits in found):,} gaps, {off} ns off, {negative} negative parts"
+        yield f"gaps at the {name}", not off and not negative, said
+
+
+def _together(found: Any) -> tuple[int, int]:
+    pairs = list(found)
+    return max(off for off, _ in pairs), sum(negative for _, negative in pairs)
+
+
+def explained(e: Evidence, limits: Limits) -> Iterator[Check]:
+    """Little of the gaps' time is nobody's, and little of the tail's."""
+    rows, weight = (np.concatenate(one) for one in zip(*(_residual(p) for p in e.partitions), strict=True))
+    gap, left = rows.T
+    everything = np.ones(len(gap), bool)
+    tail = gap >= np.percentile(np.repeat(gap, weight), 99) if len(gap) else everything
+    for name, which, most in (("all gaps", everything, limits.residual), ("the tail", tail, limits.tail)):
+        total = int((gap * weight)[which].sum())
+        share = int((left * weight)[which].sum()) / total if total else 0.0
+        yield f"residual of {name}", share <= most, f"{percent(share)} of their time, at most {most:.0%}"
+
+
+def _residual(p: Partition) -> tuple[Any, Any]:
+    left = p.rows[:, p.causes.index("residual")] if "residual" in p.causes else np.zeros_like(p.row_gap)
+    return np.stack([p.row_gap, left], axis=1), p.row_weight
+
+
+def account(e: Evidence, limits: Limits) -> Check:
+    """What the recorders on the token's path say that they cost, as a share of the time in steps."""
+    most, told = 0.0, []
+    for run in e.runs:
+        steps = run.steps
+        busy = int((steps.t1 - steps.t0)[steps.emit != UNKNOWN].sum())
+        for name, books in _books(run).items():
+            if busy and not name.startswith("api") and isinstance(books.get("self_ns"), int):
+                most = max(most, books["self_ns"] / busy)
+                told.append(f"{name} {books['self_ns'] / busy:.2%}")
+    said = f"{', '.join(told)} of the time in steps, at most {limits.cost:.1%}"
+    return "the recorder's own account", most <= limits.cost if told else None, said if told else "not recorded"
+
+
+def _books(run: Run) -> dict[str, Mapping[str, Any]]:
+    """Each process's own counts; the engine's are those at its end, where it lived to write them."""
+    found = {
+        name.removesuffix(".recorder"): books
+        for name, books in run.facts.items()
+        if name.endswith(".recorder") and isinstance(books, Mapping)
+    }
+    own = run.facts.get("closed") or run.facts.get("recorder")
+    return {"engine": own, **found} if isinstance(own, Mapping) else found
+
+
+def own_words(e: Evidence) -> Iterator[Check]:
+    """What the recorders and the hooks say of themselves."""
+    losses = {"dropped": 0, "errors": 0, "refused": 0}
+    for run in e.runs:
+        for books in _books(run).values():
+            for key in losses:
+                losses[key] += books.get(key, 0)
+    yield "nothing lost", not any(losses.values()), ", ".join(f"{n} {key}" for key, n in losses.items())
+    hooks: dict[str, bool] = {}
+    for run in e.runs:
+        for name, found in run.facts.items():
+            if (name == "hooks" or name.endswith(".hooks")) and isinstance(found, Mapping):
+                hooks |= {key: hooks.get(key, False) or bool(value) for key, value in found.items()}
+    missing = [name for name, found in hooks.items() if not found]
+    if hooks:
+        said = f"{len(hooks) - len(missing)} of {len(hooks)}" + (f"; missing: {', '.join(missing)}" if missing else "")
+        yield "hooks found", True if not missing else None, said
+    unexplained = sum(p.reconcile.skipped_steps_unexplained for p in e.partitions)
+    yield "steps skipped without a reason", True, f"{unexplained:,} (counted, not judged)"

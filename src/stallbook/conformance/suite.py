@@ -1,0 +1,165 @@
+"""The suite: an engine is started again and again, recorded, killed and hindered, and what it wrote is read."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from stallbook.conformance import evidence
+from stallbook.conformance.engine import Engine, Server
+from stallbook.conformance.evidence import Check
+from stallbook.conformance.hindered import CASES, hindered
+from stallbook.conformance.outcome import Finding, Outcome
+from stallbook.errors import StallbookError
+
+__all__ = ["PARTS", "conform"]
+
+_MOMENTS: Final = (0.25, 0.6, 0.9)
+"""When an engine is killed, as a part of the time that the whole script takes."""
+_MOST_LINES: Final = 20
+"""A recorder that cannot go on says so, and no more than so often."""
+_SAYS: Final = "stallbook:"
+
+
+def conform(
+    engine: Engine, folder: Path, *, only: Collection[str] = (), told: Callable[[Finding], None] | None = None
+) -> Outcome:  # fmt: skip
+    """Put an engine's adapter through the suite, or the parts `only` (see `PARTS`). `folder`: for logs and output.
+
+    `told` is called with each finding as it is made.
+    """
+    outcome = Outcome(engine.name)
+    for name, part in PARTS.items():
+        if only and name not in only:
+            continue
+        home = folder / name
+        home.mkdir(parents=True, exist_ok=True)
+        try:
+            for finding in part(engine, home):
+                outcome.findings.append(finding)
+                if told is not None:
+                    told(finding)
+        except Exception as error:
+            outcome.findings.append(Finding(name, "the suite itself", False, f"{type(error).__name__}: {error}"[:300]))
+            if told is not None:
+                told(outcome.findings[-1])
+    return outcome
+
+
+@contextmanager
+def _running(engine: Engine, folder: Path, log: Path | None, environment: dict[str, str]) -> Iterator[Server]:
+    """The engine, which is gone afterwards."""
+    server = engine.start(folder, log, environment)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def _findings(part: str, checks: Iterator[Check]) -> Iterator[Finding]:
+    for check in checks:
+        yield Finding(part, *check)
+
+
+def serving(engine: Engine, folder: Path) -> Iterator[Finding]:
+    """The script, recorded to its end."""
+    asks, log = engine.script.asks(), folder / "out.stall"
+    with _running(engine, folder, log, {}) as server:
+        start = time.monotonic()
+        answers = server.load(asks, engine.script.at_once)
+        (folder / "seconds").write_text(str(time.monotonic() - start))
+        own = server.counted()
+
+    def checks() -> Iterator[Check]:
+        yield evidence.answered(asks, answers)
+        e = evidence.read(log)
+        yield from evidence.equal(e, asks, answers, own)
+        yield from evidence.exact(e)
+        yield from evidence.explained(e, engine.limits)
+        yield evidence.account(e, engine.limits)
+        yield from evidence.own_words(e)
+
+    yield from _findings("serving", checks())
+
+
+def killed(engine: Engine, folder: Path) -> Iterator[Finding]:
+    """SIGKILL in the midst of work: the log opens, and what it holds adds up."""
+    asks = engine.script.asks()
+    known = folder.parent / "serving" / "seconds"
+    seconds = float(known.read_text()) if known.exists() else 5.0
+    roles: list[str] = []
+    for number in itertools.count():
+        if roles and number >= max(len(roles), len(_MOMENTS)):
+            return
+        part = _MOMENTS[number % len(_MOMENTS)]
+        home = folder / str(number)
+        home.mkdir()
+        log = home / "out.stall"
+        with _running(engine, home, log, {}) as server:
+            roles = roles or sorted(server.pids())
+            role = roles[number % len(roles)]
+            thread = threading.Thread(target=_load, args=(server, asks, engine.script.at_once), daemon=True)
+            thread.start()
+            time.sleep(part * seconds)
+            os.kill(server.pids()[role], signal.SIGKILL)
+            at = time.perf_counter_ns()
+            time.sleep(0.3)
+        thread.join(60)
+        yield Finding("killed", f"{role}, after {part:.0%} of the script", *_whole(log, at))
+
+
+def _load(server: Server, asks: list[object], at_once: int) -> None:
+    with suppress(Exception):  # how it ends does not matter
+        server.load(asks, at_once)  # type: ignore[arg-type]
+
+
+def _whole(log: Path, at: int) -> tuple[bool, str]:
+    """Whether what is left of a log can be read, and how much of it there is."""
+    try:
+        e = evidence.read(log)
+    except StallbookError as error:
+        return False, str(error)
+    off = max(p.reconcile.max_error_ns for p in e.partitions)
+    negative = sum(p.reconcile.negative_parts for p in e.partitions)
+    last = max(int(run.steps.emit.max(initial=0)) for run in e.runs)
+    said = f"{e.gaps:,} gaps, {off} ns off, {negative} negative parts"
+    if e.gaps:
+        said += f"; the last token {(at - last) / 1e9:.2f} s before the kill"
+    return not off and not negative and e.gaps > 0, said
+
+
+def hindrance(engine: Engine, folder: Path) -> Iterator[Finding]:
+    """Whatever hinders the recorder, the engine answers as ever."""
+    asks = engine.script.asks()
+    for number, name in enumerate(CASES):
+        home = folder / str(number)
+        home.mkdir()
+        with hindered(name, home) as case:
+            if case is None:
+                yield Finding("hindered", name, None, "this machine does not allow it")
+                continue
+            with _running(engine, home, case.log, dict(case.environment)) as server:
+                answers = server.load(asks, engine.script.at_once)
+                own = server.counted()
+            _, held, said = evidence.answered(asks, answers)
+            lines = server.said().count(_SAYS)
+            got = sum(one.tokens for one in answers)
+            held = bool(held) and own.tokens in (None, got)
+            held = held and (0 < lines < _MOST_LINES if case.speaks else not lines)
+            said += f"; {lines} lines of the recorder's"
+            if not case.speaks and case.log is not None:
+                held, said = held and not case.log.exists(), f"{said}; no log" if not case.log.exists() else "a log"
+            yield Finding("hindered", name, held, said)
+
+
+PARTS: Final[dict[str, Callable[[Engine, Path], Iterator[Finding]]]] = {
+    "serving": serving, "killed": killed, "hindered": hindrance
+}  # fmt: skip
+"""What is done with an engine: it serves the script; it is killed in its midst; its recorder is hindered."""

@@ -8,11 +8,14 @@ done, and moved along before the floats in which devices tell milliseconds lose 
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-__all__ = ["DeviceLane", "Track"]
+from stallbook.adapters.hooks import Hooks
+
+__all__ = ["DeviceLane", "Track", "cuda_lane"]
 
 _REPIN_NS: Final = 2 * 10**9
 _TRIES: Final = 5
@@ -20,7 +23,7 @@ _POOL: Final = 64
 
 
 class Track:
-    """The events of one step: `names[i]` ran between the events i and i + 1."""
+    """The events of one step: `names[i]` ran between the events i and i + 1; nothing that has a name where it is -1."""
 
     __slots__ = ("events", "launched", "names")
 
@@ -58,8 +61,7 @@ class DeviceLane:
             track.launched = self._clock()
         event.record()
         track.events.append(event)
-        if name >= 0:
-            track.names.append(name)
+        track.names.append(name)
 
     def windows(self, track: Track, now: int) -> list[tuple[int, int, int]] | None:
         """The windows (name, start, end) of a step, in ns of the host's clock; None while the device is at it."""
@@ -74,7 +76,9 @@ class DeviceLane:
             self._pinned += off
             times = [t + off for t in times]
         out = [
-            (name, start, end) for name, start, end in zip(track.names, times, times[1:], strict=False) if end > start
+            (name, start, end)
+            for name, start, end in zip(track.names, times, times[1:], strict=False)
+            if end > start and name >= 0
         ]
         self._retire(events, times)
         return out
@@ -86,3 +90,17 @@ class DeviceLane:
             kept.append(self._pin)
             self._pin, self._pinned = kept.pop(len(events) - 1), times[-1]
         self._pool.extend(kept)
+
+
+def cuda_lane(hooks: Hooks, clock: Callable[[], int]) -> DeviceLane | None:
+    """The lane of this process's CUDA device; None where it has none, or has no torch."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    try:
+        if cuda is None or not cuda.is_available() or not cuda.is_initialized():
+            return None
+        lane = DeviceLane(lambda: cuda.Event(enable_timing=True), clock)
+    except Exception:
+        hooks.failed()
+        return None
+    hooks.found["torch.cuda.Event"] = True
+    return lane

@@ -25,10 +25,13 @@ NO_GRAPH: Final = (0, -1)
 class Flight:
     """A step that was scheduled and has not emitted yet."""
 
-    __slots__ = ("begun", "graph", "marks", "output", "sched0", "sched1", "step", "stretch", "track")
+    __slots__ = ("begun", "graph", "marks", "output", "sched0", "sched1", "step", "stretch", "track", "windows")
 
-    def __init__(self, output: Any, step: int, begun: int, sched0: int, sched1: int, track: Track | None) -> None:
-        self.output, self.step, self.track = output, step, track
+    def __init__(
+        self, output: Any, step: int, begun: int, sched0: int, sched1: int, track: Track | None,
+        windows: Sequence[bytes] = (),
+    ) -> None:  # fmt: skip
+        self.output, self.step, self.track, self.windows = output, step, track, windows
         self.begun, self.sched0, self.sched1 = begun, sched0, sched1
         self.marks: list[tuple[int, int]] = []
         self.graph = NO_GRAPH
@@ -39,17 +42,18 @@ class Flight:
 class Steps:
     """Writes steps to a recorder, some at a time: `begin`, then what happened in order, then `write`.
 
-    apart: the forward pass runs in another process. last: when the engine's thread did what the hooks saw last; -1
+    apart: the forward pass runs in another process. handoff: what the time between the scheduler and the first stamp
+    is called, if not by the layout. last: when the engine's thread did what the hooks saw last; -1
     while nothing is under way, so that no segment covers an idle engine. handles: of requests that are alive. batch:
     those that decode.
     """
 
     def __init__(
-        self, recorder: WholeRecorder, handles: dict[str, int], stamps: Stamps, apart: bool
+        self, recorder: WholeRecorder, handles: dict[str, int], stamps: Stamps, apart: bool, handoff: str = ""
     ) -> None:  # fmt: skip
         self.recorder, self.handles, self.stamps, self.apart = recorder, handles, stamps, apart
         self.loop, self.sched, self.output = (recorder.name(n) for n in ("loop", "sched", "output"))
-        self.handoff = recorder.name("ipc" if apart else "dispatch")
+        self.handoff = recorder.name(handoff or ("ipc" if apart else "dispatch"))
         self.batch: dict[str, int] = {}
         self.flights: deque[Flight] = deque()
         self.evicted: set[int] = set()
@@ -67,11 +71,22 @@ class Steps:
         """More is told from here on: collect what the scopes stamped."""
         self._marks += self.stamps.take()
 
-    def scheduled(self, output: Any, step: int, t0: int, t1: int, track: Track | None = None, cpu: int = 0) -> None:
-        """The scheduler made `output` for another step in [t0, t1). cpu: the thread's CPU time then, if `apart`."""
+    def renew(self) -> None:
+        """Another thread runs the loop from now on, and nothing is under way."""
+        self._aways, self._looked, self.last = Aways(), (0, 0), -1
+        self.flights.clear()
+
+    def scheduled(
+        self, output: Any, step: int, t0: int, t1: int, track: Track | None = None, cpu: int = 0,
+        windows: Sequence[bytes] = (),
+    ) -> None:  # fmt: skip
+        """The scheduler made `output` for another step in [t0, t1). cpu: the thread's CPU time then, if `apart`.
+
+        windows: of what has a name of its own inside (`WholeRecorder.host_window`).
+        """
         self._collect(t0)
         begun = self.last if 0 <= self.last <= t0 else t0
-        flight = Flight(output, step, begun, t0, t1, track)
+        flight = Flight(output, step, begun, t0, t1, track, windows)
         if self.apart:
             flight.stretch = self._look(t1, cpu) if begun < t0 else (0, 0)
         self.flights.append(flight)
@@ -100,12 +115,13 @@ class Steps:
 
     def emitted(
         self, output: Any, scheduled: Mapping[str, int], total: int, tokens: Callable[[], Mapping[str, int]],
-        outputs: int, t: int, t1: int, cpu: int,
+        outputs: int, t: int, t1: int, cpu: int, decoding: int = -1,
     ) -> None:  # fmt: skip
         """The step of `output` emitted at `t`, and was done with at `t1`, when the thread's CPU time was `cpu`.
 
         scheduled: tokens of each request in its batch, `total` in all. outputs: requests that got tokens; `tokens()`
-        tells how many each, and is asked only where that is not one for each of the batch.
+        tells how many each, and is asked only where that is not one for each of the batch. decoding: how many of the
+        tokens were decoded, where the engine tells; else those of requests that got tokens in the step before.
         """
         self._collect(t)
         flights, batch = self.flights, self.batch
@@ -119,7 +135,8 @@ class Steps:
         tail, everyone, decode = b"", True, outputs
         if total != outputs or outputs != len(scheduled) or scheduled.keys() != batch.keys():
             decode, everyone, tail = self._settle(scheduled, tokens(), self._windows(flight, t))
-        elif flight.track is not None:
+            decode = decode if decoding < 0 else decoding
+        elif flight.track is not None or flight.windows:
             tail = self.recorder.tail(windows=self._windows(flight, t))
         names, times = self._segments(flight, t)
         looked = self._look(t1, cpu)
@@ -131,10 +148,8 @@ class Steps:
     def write(self, now: int, blocked: int = -1) -> None:
         """Write the steps that emitted since the last time. blocked: what keeps the first waiting request out, now."""
         done = self._done
-        delays = self._aways.of([flight.stretch for flight, _ in done], now)
-        for (flight, told), delay in zip(done, delays, strict=True):
+        for (flight, told), ends in zip(done, self._counters(done, now), strict=True):
             t1, t, names, times, decode, prefill, everyone, tail = told
-            ends = self._ends(flight, len(times), max(flight.stretch[1], -1), delay)
             self.recorder.step(
                 flight.step, flight.begun, t1, t, names, times, ends, decode, prefill, everyone, *flight.graph,
                 blocked, tail,
@@ -144,6 +159,12 @@ class Steps:
         self._at = 0
         if not self.flights:
             self._marks.clear()
+
+    def _counters(self, done: Sequence[tuple[Flight, tuple[Any, ...]]], now: int) -> Iterable[Sequence[int]]:
+        """What the OS counted, of each step that is to be written."""
+        delays = self._aways.of([flight.stretch for flight, _ in done], now)
+        for (flight, (_, _, _, times, *_)), delay in zip(done, delays, strict=True):
+            yield self._ends(flight, len(times), max(flight.stretch[1], -1), delay)
 
     def _ends(self, flight: Flight, marks: int, cpu: int, delay: int) -> Sequence[int]:
         """The thread's CPU time in a step and its run-queue delay: as a total, or for each mark since the one before.
@@ -176,11 +197,11 @@ class Steps:
         return names, times
 
     def _windows(self, flight: Flight, t: int) -> list[bytes]:
-        """What the device did for a step that emitted, so that it is done."""
+        """Windows of the host's, and what the device did for a step that emitted, so that it is done."""
         if flight.track is None or self.device is None:
-            return []
+            return list(flight.windows)
         found = self.device.windows(flight.track, t) or ()
-        return [self.recorder.device_window(*window) for window in found]
+        return [*flight.windows, *(self.recorder.device_window(*window) for window in found)]
 
     def _settle(
         self, scheduled: Mapping[str, int], tokens: Mapping[str, int], windows: list[bytes]
@@ -224,12 +245,12 @@ class Steps:
             else:
                 self.recorder.admit(handle, t)
 
-    def evict(self, request: str, lost: int, t: int) -> None:
-        """A request lost its cache. Tokens of it that are in flight may still come."""
+    def evict(self, request: str, lost: int, t: int, recompute: bool = True) -> None:
+        """A request lost its cache, or was swapped out. Tokens of it that are in flight may still come."""
         handle = self.handles.get(request)
         if handle is not None:
             self.evicted.add(handle)
-            self.recorder.evict(handle, True, lost, t)
+            self.recorder.evict(handle, recompute, lost, t)
 
     def finished(self, requests: Iterable[str], t: int) -> None:
         """Requests are done, or were given up."""

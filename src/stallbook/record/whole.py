@@ -122,6 +122,11 @@ class WholeRecorder(Recorder):
         """A window on the device lane, for `tail`."""
         return spool.R_WINDOW.pack(name, 1, -1, t0, t1, -1)
 
+    @staticmethod
+    def host_window(name: int, t0: int, t1: int) -> bytes:
+        """A window inside the step's marks, for `tail`."""
+        return spool.R_WINDOW.pack(name, 0, -1, t0, t1, -1)
+
     def delivered(self, handles: Iterable[int], tokens: Iterable[int], t: int, boundary: int = 0) -> None:
         """Tokens of many requests reached the frontend (boundary 0) or the client (1) at once."""
         try:

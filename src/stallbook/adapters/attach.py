@@ -1,0 +1,38 @@
+"""Recording the engines of a program that has no plugins of its own for that: `stallbook.attach()`."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+from stallbook.adapters.plugin import VARIABLE
+
+__all__ = ["ENGINES", "attach", "launched"]
+
+ENGINES: Final = ("vllm", "transformers")
+"""Packages beside this file, each with a `register`."""
+_LAUNCH: Final = Path(__file__).parent / "launch"
+
+
+def attach(log: str | os.PathLike[str] | None = None) -> None:
+    """Record every engine that this program starts from here on.
+
+    The log is the one that the variable `STALLBOOK` names, or `log` where it names none. Without either nothing
+    happens, so that the line may stay in the program.
+    """
+    if log is not None and not os.environ.get(VARIABLE):
+        os.environ[VARIABLE] = os.fspath(log)
+    for name in ENGINES:
+        import_module(f"stallbook.adapters.{name}").register()
+
+
+def launched(environment: dict[str, str], log: Path | None = None) -> dict[str, str]:
+    """An environment in which every Python attaches by itself as it starts: it finds our `sitecustomize`."""
+    found = dict(environment)
+    if log is not None:
+        found[VARIABLE] = str(log)
+    rest = found.get("PYTHONPATH")
+    found["PYTHONPATH"] = f"{_LAUNCH}{os.pathsep}{rest}" if rest else str(_LAUNCH)
+    return found

@@ -98,12 +98,15 @@ class Process:
                 self.folder = self.folder.with_name(f"{self.folder.stem}.dp{index}{self.folder.suffix}")
             self._open(f"worker:{rank}", os_counters="step")
 
-    def become_frontend(self) -> None:
-        """This process takes requests and hands out tokens. It may be the engine's, too."""
+    def become_frontend(self, role: str = "api") -> None:
+        """This process takes requests and hands out tokens. It may be the engine's, too.
+
+        role: of one that does neither, but stands between the engine and those who wait: how the log is to call it.
+        """
         if self.role:
             return
         for number in range(_MOST_FRONTENDS):
-            if self._open(f"api:{number}", os_counters="step", strict=True):
+            if self._open(f"{role}:{number}", os_counters="step", strict=True):
                 return
 
     def _open(self, role: str, *, strict: bool = False, **more: Any) -> bool:

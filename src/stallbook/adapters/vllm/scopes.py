@@ -7,12 +7,12 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
-from stallbook.adapters.device import DeviceLane, Track
+from stallbook.adapters.device import DeviceLane, Track, cuda_lane
 from stallbook.adapters.hooks import Hooks
 from stallbook.adapters.stamps import Scopes, Stamps
 from stallbook.record import WholeRecorder
 
-__all__ = ["LABEL", "device_of", "take_over", "watch_graphs"]
+__all__ = ["LABEL", "take_over", "watch_graphs"]
 
 _FACTORY: Final = "_PROFILER_FUNC"
 LABEL: Final = f"vllm.v1.utils.{_FACTORY}"
@@ -47,7 +47,7 @@ def take_over(
         return None
     if not hasattr(utils, "record_function_or_nullcontext") or _wanted_by_a_profiler():
         return None
-    lane = device_of(sys.modules.get("torch"), hooks, stamps)
+    lane = cuda_lane(hooks, stamps.clock)
     table = Scopes()
     for scope, name in _STARTS:
         host = _LAUNCH if lane is not None and scope == "forward" else name or handoff
@@ -66,20 +66,6 @@ def _wanted_by_a_profiler() -> bool:
     """Whether the user asked for the scopes to go elsewhere: then they do."""
     envs = sys.modules.get("vllm.envs")
     return any(getattr(envs, name, False) for name in _PROFILERS)
-
-
-def device_of(torch: Any, hooks: Hooks, stamps: Stamps) -> DeviceLane | None:
-    """The lane of this process's CUDA device; None where it has none."""
-    cuda = getattr(torch, "cuda", None)
-    try:
-        if cuda is None or not cuda.is_available() or not cuda.is_initialized():
-            return None
-        lane = DeviceLane(lambda: cuda.Event(enable_timing=True), stamps.clock)
-    except Exception:
-        hooks.failed()
-        return None
-    hooks.found["torch.cuda.Event"] = True
-    return lane
 
 
 def _both(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from fake_vllm import clock, utils
+from fake_vllm import utils
+from fakes import clock, stream
 
-__all__ = ["clock", "utils"]
+__all__ = ["clock", "stream", "utils"]

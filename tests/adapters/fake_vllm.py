@@ -11,33 +11,10 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from fakes import Clock
 
 from stallbook.adapters.hooks import Hooks
-from stallbook.adapters.later import Aways
 from stallbook.adapters.process import Process
-
-MS = 1_000_000
-START = 1_000 * MS
-
-
-class Clock:
-    """A clock that stands until it is told to go on."""
-
-    def __init__(self) -> None:
-        self.now = START
-
-    def __call__(self) -> int:
-        return self.now
-
-    def go(self, ms: float) -> int:
-        """Let so much time pass."""
-        self.now += round(ms * MS)
-        return self.now
-
-    def to(self, ms: float) -> None:
-        """Let it be so many ms after the start."""
-        assert START + ms * MS >= self.now
-        self.now = START + round(ms * MS)
 
 
 @dataclass
@@ -174,13 +151,6 @@ def vllm_utils() -> Iterator[ModuleType]:
             del sys.modules["vllm.v1.utils"]
         else:
             sys.modules["vllm.v1.utils"] = before
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """A clock, on which no thread was ever off the CPU."""
-    monkeypatch.setattr(Aways, "of", lambda self, stretches, now: [0] * len(stretches))
-    return Clock()
 
 
 @pytest.fixture

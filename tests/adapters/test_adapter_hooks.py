@@ -9,7 +9,8 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from fake_vllm import Clock, Output, Worker, core, process, request
+from fake_vllm import Output, Worker, core, process, request
+from fakes import Clock
 
 from stallbook.adapters import imports, vllm
 from stallbook.adapters.hooks import Hooks

@@ -12,45 +12,13 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from fake_vllm import MS, START, Clock, Output, Worker, core, process, request, wrapped
+from fake_vllm import Output, Worker, core, process, request, wrapped
+from fakes import MS, START, Clock, Stream, gaps
 
 import stallbook as sb
 from stallbook.adapters.device import DeviceLane, Track
 from stallbook.adapters.vllm.engine import Engine
 from stallbook.adapters.vllm.worker import Worker as Hooked
-
-
-class Stream:
-    """A device that works off what it is given, on a clock of its own."""
-
-    def __init__(self, clock: Clock, ahead_ms: float = 0) -> None:
-        self.clock, self.free, self.ahead = clock, 0, round(ahead_ms * MS)
-
-    def work(self, ms: float) -> None:
-        self.free = max(self.free, self.clock.now) + round(ms * MS)
-
-    def event(self, enable_timing: bool = False) -> Event:
-        assert enable_timing
-        return Event(self)
-
-
-class Event:
-    """A `torch.cuda.Event`."""
-
-    def __init__(self, stream: Stream) -> None:
-        self.stream, self.t = stream, 0
-
-    def record(self) -> None:
-        self.t = max(self.stream.free, self.stream.clock.now)
-
-    def synchronize(self) -> None:
-        self.stream.clock.now = max(self.stream.clock.now, self.t)
-
-    def query(self) -> bool:
-        return self.stream.clock.now >= self.t
-
-    def elapsed_time(self, other: Event) -> float:
-        return (other.t - self.t) / MS
 
 
 class DeviceWorker(Worker):
@@ -73,15 +41,6 @@ class DeviceWorker(Worker):
         self.scope("bookkeep", 0)
         self.scope("eplb", 0)
         return "tokens on their way"
-
-
-@pytest.fixture
-def stream(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Stream:
-    """The only device."""
-    made = Stream(clock)
-    cuda = SimpleNamespace(is_available=lambda: True, is_initialized=lambda: True, Event=made.event)
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
-    return made
 
 
 def planted(folder: Path, clock: Clock, utils: ModuleType, stream: Stream) -> None:
@@ -123,18 +82,6 @@ def planted(folder: Path, clock: Clock, utils: ModuleType, stream: Stream) -> No
     hooked.later.flush()
     assert (engine.hooks.errors, recorder.errors, recorder.dropped, recorder.refused) == (0, 0, 0, 0)
     recorder.close()
-
-
-def gaps(folder: Path) -> dict[tuple[str, float], dict[str, float]]:
-    """The parts of each gap in ms, by request and by when it began."""
-    p = sb.partition(sb.open(folder))
-    assert (p.reconcile.max_error_ns, p.reconcile.negative_parts) == (0, 0)
-    names = p.run.requests.names
-    out = {}
-    for who, t0, row in zip(p.gaps.request, p.gaps.t0, p.parts(), strict=True):
-        told = {cause: float(ns) / MS for cause, ns in zip(p.causes, row, strict=True) if ns}
-        out[names[who], (int(t0) - START) / MS] = told
-    return out
 
 
 def test_hidden_work_is_not_charged(tmp_path: Path, clock: Clock, utils: ModuleType, stream: Stream) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from fake_vllm import MS, START, Clock, Output, Worker, core, process, request
+from fake_vllm import Output, Worker, core, process, request
+from fakes import MS, START, Clock
 
 import stallbook as sb
 from stallbook.adapters.vllm.engine import Engine

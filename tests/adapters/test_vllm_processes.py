@@ -8,7 +8,8 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from fake_vllm import MS, START, Clock, Output, Worker, core, outputs, process, request, wrapped
+from fake_vllm import Output, Worker, core, outputs, process, request, wrapped
+from fakes import MS, START, Clock
 
 import stallbook as sb
 from stallbook.adapters.process import Process

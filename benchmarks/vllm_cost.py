@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "vllm"))
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "vllm")]
 
 from vllm_load import Ask, calm, load, mixed  # noqa: E402
 from vllm_server import LARGE_POOL, LAYOUTS, Layout, Server, serving  # noqa: E402

@@ -19,9 +19,9 @@ from pathlib import Path
 __all__ = ["asked", "pip", "pip_with_torch", "prepare", "wheel"]
 
 PROJECT = Path(__file__).parent.parent
-MODEL = Path(__file__).parent / "vllm" / "vllm_model.py"
+MODEL = Path(__file__).parent / "tiny_model.py"
 TORCH = "https://download.pytorch.org/whl/cpu"
-"""Engines for CPUs want a build of torch (`+cpu`) that PyPI does not hold; a machine's own pip settings may offer it."""
+"""Engines for CPUs want a build of torch (`+cpu`) that PyPI does not hold; a machine's own pip may know another."""
 
 Install = Callable[[Path, Path, str], None]
 

@@ -1,4 +1,4 @@
-"""A tiny random Llama with a tokenizer trained on the spot: `python vllm_model.py FOLDER`. Nothing is downloaded."""
+"""A tiny random Llama with a tokenizer trained on the spot: `python tiny_model.py FOLDER`. Nothing is downloaded."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "demo": ("errors", "record"),
     "study": (*CORE, "digits", "demo", "log", "tally", "counters", "partition", "compare"),
     "inject": ("errors", "run", "causes", "demo", "record", "partition"),
-    "cli": (*READ, *ANSWERS, "frames", "report", "demo", "study", "inject", "log", "client", "record"),
+    "cli": (*READ, *ANSWERS, "frames", "report", "demo", "study", "inject", "log", "client", "record", "adapters"),
 }
 """For each place what it may import of this package, itself apart. `report` derives nothing; only `cli` knows all."""
 

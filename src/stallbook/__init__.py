@@ -16,19 +16,21 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from stallbook.adapters.attach import attach
     from stallbook.compare import compare
     from stallbook.log import open, write  # noqa: A004
     from stallbook.partition import partition
     from stallbook.record import NullRecorder, Recorder
     from stallbook.report import report
 
-__all__ = ["NullRecorder", "Recorder", "compare", "open", "partition", "report", "write"]
+__all__ = ["NullRecorder", "Recorder", "attach", "compare", "open", "partition", "report", "write"]
 
 __version__ = "0.1.0"
 
 _HOME: Final = {
     "NullRecorder": "stallbook.record",
     "Recorder": "stallbook.record",
+    "attach": "stallbook.adapters.attach",
     "compare": "stallbook.compare",
     "open": "stallbook.log",
     "partition": "stallbook.partition",

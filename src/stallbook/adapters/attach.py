@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import sys
 from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final
 
 from stallbook.adapters.plugin import VARIABLE
 
-__all__ = ["ENGINES", "attach", "launched"]
+__all__ = ["ENGINES", "GROUP", "attach", "launched"]
 
 ENGINES: Final = ("vllm", "transformers")
 """Packages beside this file, each with a `register`."""
+GROUP: Final = "stallbook.adapters"
+"""Entry points by which other packages bring adapters: functions such as `register`."""
 _LAUNCH: Final = Path(__file__).parent / "launch"
 
 
@@ -24,8 +28,15 @@ def attach(log: str | os.PathLike[str] | None = None) -> None:
     """
     if log is not None and not os.environ.get(VARIABLE):
         os.environ[VARIABLE] = os.fspath(log)
+    if not os.environ.get(VARIABLE):
+        return
     for name in ENGINES:
         import_module(f"stallbook.adapters.{name}").register()
+    for other in entry_points(group=GROUP):
+        try:
+            other.load()()
+        except Exception as error:
+            print(f"stallbook: the adapter {other.name} does not load: {error!r}", file=sys.stderr)
 
 
 def launched(environment: dict[str, str], log: Path | None = None) -> dict[str, str]:

@@ -38,6 +38,8 @@ class DeviceLane:
 
     def __init__(self, new_event: Callable[[], Any], clock: Callable[[], int]) -> None:
         self._new, self._clock = new_event, clock
+        self.stream: Any = None
+        """Where the engine computes, if not on the current stream."""
         self._pool: deque[Any] = deque(maxlen=_POOL)
         self._pin, self._pinned = self._calibrate()
 
@@ -59,7 +61,10 @@ class DeviceLane:
         event = self._pool.pop() if self._pool else self._new()
         if not track.events:
             track.launched = self._clock()
-        event.record()
+        if self.stream is None:
+            event.record()
+        else:
+            event.record(self.stream)
         track.events.append(event)
         track.names.append(name)
 

@@ -1,4 +1,4 @@
-"""How an engine's package is set to work: once a process, only where a log is wanted, and without importing the engine."""
+"""How an engine's package is set to work: once a process, where a log is wanted, and without importing the engine."""
 
 from __future__ import annotations
 

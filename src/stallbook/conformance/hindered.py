@@ -60,10 +60,10 @@ def plant(module):
 """
 _SMALL: Final = """
 def plant(module):
-    module.CHUNK = module.BLOCK
+    module.CHUNK, module.BLOCK = 1 << 14, 1 << 13
 """
-_DISK: Final = "80k"
-"""A chunk or two, and the manifest."""
+_DISK: Final = "28k"
+"""One chunk so small, and the manifest."""
 
 
 class Case:
@@ -94,7 +94,7 @@ def hindered(name: str, folder: Path) -> Iterator[Case | None]:
         return
     case.environment = _planted(folder, "stallbook.record.spool", _SMALL)
     (folder / "out").mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={_DISK}", "tmpfs", folder / "out"]
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={_DISK}", "tmpfs", str(folder / "out")]
     if subprocess.run(mount, capture_output=True, check=False).returncode:
         yield None
         return

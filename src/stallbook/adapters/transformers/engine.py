@@ -1,0 +1,306 @@
+"""The generation thread: what it schedules, runs and emits, whom it evicts.
+
+A program may make one batching manager after another, each with a thread of its own: one log holds them all. Of two
+that run at once the second is not recorded.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from threading import get_ident
+from types import ModuleType
+from typing import Any, Final
+
+from stallbook.adapters.device import Track
+from stallbook.adapters.later import FEW, LONG_NS, Later, thread_cpu
+from stallbook.adapters.process import Process
+from stallbook.adapters.settings import settings
+from stallbook.adapters.stamps import Stamps
+from stallbook.adapters.steps import Steps
+from stallbook.adapters.transformers import requests, runner
+from stallbook.adapters.transformers.frontend import Frontend
+
+__all__ = ["Engine", "install"]
+
+_MANAGER: Final = "ContinuousBatchingManager"
+_SETTINGS: Final = {
+    "": (
+        "page_size", "num_blocks", "max_batch_tokens", "max_memory_percent", "max_requests_per_batch",
+        "max_blocks_per_request", "allow_block_sharing", "use_async_batching", "use_cuda_graph", "scheduler_type",
+        "safety_margin", "cpu_offload_space", "default_compile_level", "q_padding_interval_size", "max_queue_size",
+    )
+}  # fmt: skip
+_KV, _SEQS, _BUDGET = 1, 2, 3
+_SCHEDULED, _EMITTED = "scheduled", "emitted"
+_WAITING: Final = (0, 3)
+"""`RequestStatus` of a request that gets none of the tokens in flight: pending, finished."""
+
+
+def install(module: ModuleType, process: Process) -> None:
+    """Hook the loop of a batching manager, and the making of what it runs."""
+    engine, manager = Engine(process), getattr(module, _MANAGER, None)
+    hooks = process.hooks
+    if manager is not None:
+        hooks.wrap(manager, "_run_generation_loop", engine.looping)
+        hooks.wrap(manager, "_create_batch_processor", engine.made)
+        for name in ("register_result_handler", "get_result"):
+            hooks.wrap(manager, name, getattr(engine.frontend, name))
+    if not hooks.has(f"{_MANAGER}._run_generation_loop") or not hooks.has(f"{_MANAGER}._create_batch_processor"):
+        print(f"stallbook: not recording: {process.engine} has no {_MANAGER} with a loop of its own", file=sys.stderr)
+
+
+class Engine:
+    """The hooks of one process's generation thread. thread: which one that is, 0 while none runs."""
+
+    def __init__(self, process: Process) -> None:
+        self.process, self.hooks, self.clock = process, process.hooks, process.clock
+        self.frontend = process.frontend = process.frontend or Frontend(process)
+        self.session = self.count = 0
+        self.steps: Steps | None = None
+        self.later: Later | None = None
+        self._forget()
+        process.after_fork.append(self._forked)
+
+    def _forked(self) -> None:
+        """A child of a process that has recorded: its hooks write to a log that is not its own."""
+        self.hooks.on = self.hooks.on and not self.session
+        self._forget()
+
+    def _forget(self) -> None:
+        """Nothing runs: hold on to none of the engine's objects."""
+        self.processor: Any = None
+        self.scheduler: Any = None
+        self.offloader: Any = None
+        self.runner: Any = None
+        self.inputs: tuple[Any, ...] = ()
+        """Where batches are laid out: one, or two where the next is made while one runs."""
+        self.thread = 0
+        self.graphs: runner.Graphs | None = None
+        self.tensors, self.full = 0, False
+        self.batch: list[Any] = []
+        self.emission: tuple[Any, int, tuple[Any, ...]] | None = None
+        self.ended: list[str] = []
+        self.admitted: set[str] = set()
+        """Requests that are alive and hold a cache, or at least were given a place."""
+        self.running: set[str] = set()
+        """Those of them that got a token since."""
+        self.updating = self.offloading = False
+        self.windows: list[bytes] = []
+        self.track: Track | None = None
+
+    # The loop begins and ends.
+
+    def looping(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """The thread's whole life."""
+
+        @functools.wraps(original)
+        def run_generation_loop(manager: Any, *args: Any, **more: Any) -> Any:
+            mine = self.hooks.on and not self.thread
+            if mine:
+                self.thread = get_ident()
+            try:
+                return original(manager, *args, **more)
+            finally:
+                if mine:
+                    self.ends()
+
+        return run_generation_loop
+
+    def ends(self) -> None:
+        """The thread is about to end: write what waits."""
+        try:
+            if self.later is not None and self.processor is not None:
+                self.later.flush()
+        except Exception:
+            self.hooks.failed()
+        runner.undo(self)
+        self._forget()
+
+    def made(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """What runs the batches stands."""
+
+        @functools.wraps(original)
+        def create_batch_processor(manager: Any, *args: Any, **more: Any) -> Any:
+            result = original(manager, *args, **more)
+            if self.hooks.on and self.thread == get_ident():
+                try:
+                    self.adopts(manager, result)
+                except Exception:
+                    self.hooks.failed()
+            return result
+
+        return create_batch_processor
+
+    def adopts(self, manager: Any, processor: Any) -> None:
+        """Hook the classes of its parts, unless an earlier one was of the same, and record from here on."""
+        config = settings(manager.continuous_batching_config, _SETTINGS)
+        lacking = [] if hasattr(processor.offloading_manager, "offload_requests") else ["evictions"]
+        facts = {"layout": "generation thread", "device": str(getattr(processor, "model_device", ""))}
+        self.process.become_engine(0, config, "step", lacking, **facts)
+        recorder = self.process.recorder
+        if recorder is None or not recorder.on:
+            self.hooks.on = False
+            return
+        self.recorder = recorder
+        if self.steps is None or self.later is None:
+            self.stamps = Stamps(self.clock)
+            self.steps = Steps(recorder, self.process.handles, self.stamps, apart=False, handoff="runner")
+            self.later = Later(self.work, recorder, self.hooks, self.clock)
+        self.steps.renew()
+        self.session += 1
+        self.scheduler, self.offloader = processor.scheduler, processor.offloading_manager
+        runner.watch(self, processor)
+        requests.watch(self)
+        wrap, kind = self.hooks.wrap, type(processor)
+        wrap(kind, "prepare_next_batch", self._prepare_next_batch)
+        wrap(kind, "update_batch", self._update_batch)
+        self.process.told_hooks()
+        self.processor = processor
+
+    # What runs in each step: as little as can be.
+
+    def _prepare_next_batch(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        clock, hooks, later = self.clock, self.hooks, self.later
+        assert later is not None
+
+        @functools.wraps(original)
+        def prepare_next_batch(processor: Any, *args: Any, **more: Any) -> Any:
+            t0 = clock()
+            found = original(processor, *args, **more)
+            if hooks.on and processor is self.processor:
+                try:
+                    if found:
+                        self.count += 1
+                        later.append((_SCHEDULED, self.batch, self.count, t0, self.tensors, self.track, self.windows))
+                        self.windows = []
+                    else:
+                        self.rests()
+                except Exception:
+                    hooks.failed()
+            return found
+
+        return prepare_next_batch
+
+    def rests(self) -> None:
+        """There is nothing to run."""
+        if self.later is not None and (self.later.entries or self.frontend.waits):
+            self.later.flush()
+
+    def laid_out(self, batch: list[Any], t: int) -> None:
+        """A batch's tensors were made from `t` on."""
+        self.batch, self.tensors = batch, t
+
+    def came_back(self, batch: list[Any], t: int) -> None:
+        """The tokens of a batch are here."""
+        without: tuple[Any, ...] = ()
+        if len(self.inputs) > 1:  # while it ran, some of its requests finished or lost their cache
+            without = tuple(one for one in batch if one.state.status in _WAITING)
+        self.emission = batch, t, without
+
+    def _update_batch(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        clock, hooks, later = self.clock, self.hooks, self.later
+        assert later is not None
+        entries = later.entries
+
+        @functools.wraps(original)
+        def update_batch(processor: Any, *args: Any, **more: Any) -> Any:
+            if not hooks.on or processor is not self.processor:
+                return original(processor, *args, **more)
+            self.updating = True
+            try:
+                result = original(processor, *args, **more)
+            finally:
+                self.updating = False
+            try:
+                t1, emission = clock(), self.emission
+                if emission is not None:
+                    ended, self.ended, self.emission = self.ended, [], None
+                    later.append((_EMITTED, *emission, t1, thread_cpu(), ended))
+                    if len(entries) > FEW or t1 - later.since > LONG_NS:
+                        later.look(t1)
+            except Exception:
+                hooks.failed()
+            return result
+
+        return update_batch
+
+    # What is done with it, some steps at a time.
+
+    def work(self, entries: list[Any]) -> None:
+        """Write what the hooks saw."""
+        steps = self.steps
+        assert steps is not None
+        steps.begin()
+        for kind, *entry in entries:
+            if kind == _SCHEDULED:
+                self._was_scheduled(steps, *entry)
+            elif kind == _EMITTED:
+                self._was_emitted(steps, *entry)
+            elif kind == requests.EVICTED:
+                self._evicted(steps, *entry)
+            elif kind == requests.ARRIVED:
+                request, prompt, limit, made = entry
+                self.frontend.arrived(request, prompt, limit, made, self.session)
+            else:
+                self._finished(steps, *entry)
+        steps.write(self.clock(), self._blocked())
+        self.frontend.write()
+
+    def _blocked(self) -> int:
+        """What keeps the first waiting request out."""
+        scheduler = self.scheduler
+        if not scheduler.waiting_requests:
+            return 0
+        if self.full:
+            return _BUDGET
+        return _SEQS if len(scheduler.active_requests) >= scheduler.max_requests_per_batch else _KV
+
+    def _was_scheduled(
+        self, steps: Steps, batch: list[Any], step: int, t0: int, t1: int, track: Track | None, windows: list[bytes]
+    ) -> None:  # fmt: skip
+        scheduled = {one.state.request_id for one in batch}
+        self.full = sum(one.query_length for one in batch) >= self.processor.max_batch_tokens
+        steps.scheduled(batch, step, t0, t1, track, windows=windows)
+        if scheduled <= self.admitted:
+            return
+        new = []
+        for one in batch:
+            request = one.state.request_id
+            if request not in self.admitted:
+                new.append(request)
+                if request not in self.process.handles:  # another answer to a prompt, which had no arrival
+                    self.frontend.arrived(*requests.told(one.state), self.session)
+        steps.admitted(new, t1)
+        self.admitted.update(new)
+
+    def _was_emitted(
+        self, steps: Steps, batch: list[Any], t: int, without: tuple[Any, ...], t1: int, cpu: int, ended: list[str]
+    ) -> None:  # fmt: skip
+        scheduled = {one.state.request_id: one.query_length for one in batch}
+        outputs = [one for one in batch if one.has_new_token and not (without and one in without)]
+        decoding = -1
+        if scheduled.keys() != steps.batch.keys():  # one that sat out a step decodes when it is back
+            decoding = sum(count for request, count in scheduled.items() if request in self.running)
+            self.running.update(one.state.request_id for one in outputs)
+
+        def tokens() -> dict[str, int]:
+            return {one.state.request_id: 1 for one in outputs}
+
+        total = sum(scheduled.values())
+        steps.emitted(batch, scheduled, total, tokens, len(outputs), t, t1, cpu, decoding)
+        if ended:
+            self._finished(steps, ended, t1)
+
+    def _evicted(self, steps: Steps, request: str, lost: int, t: int, recompute: bool) -> None:
+        self.admitted.discard(request)
+        if recompute:
+            self.running.discard(request)
+        steps.evict(request, lost, t, recompute)
+
+    def _finished(self, steps: Steps, ended: list[str], t: int) -> None:
+        self.admitted.difference_update(ended)
+        self.running.difference_update(ended)
+        self.frontend.gone(ended)
+        steps.finished(ended, t)

@@ -1,0 +1,138 @@
+"""The life of a request on the generation thread: it comes in, loses its cache, is cancelled, is done."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from stallbook.adapters.transformers.engine import Engine
+
+__all__ = ["ARRIVED", "EVICTED", "FINISHED", "told", "watch"]
+
+ARRIVED: Final = "arrived"
+EVICTED: Final = "evicted"
+FINISHED: Final = "finished"
+
+
+def watch(engine: Engine) -> None:
+    """Hook the classes of the engine's scheduler and of what evicts."""
+    wrap, scheduler = engine.hooks.wrap, type(engine.scheduler)
+    for name, make in (
+        ("add_waiting_request", _add_waiting_request), ("finish_request", _finish_request),
+        ("clear_cancelled_requests", _clear_cancelled_requests),
+    ):  # fmt: skip
+        wrap(scheduler, name, functools.partial(make, engine))
+    offloader = type(engine.offloader)
+    wrap(offloader, "offload_requests", functools.partial(_offload_requests, engine))
+    if getattr(engine.offloader, "_cpu_pool", None) is not None:
+        swap = engine.recorder.name("swap")
+        for name in ("_offload_to_cpu", "restore_scheduled_requests"):
+            wrap(offloader, name, functools.partial(_swap, engine, swap))
+
+
+def told(state: Any) -> tuple[str, int, int, int]:
+    """Of a new request its id, the lengths of its prompt and at most of its answer, and when it was made."""
+    prompt = getattr(state, "_true_initial_tokens", 0) or len(state.initial_tokens)
+    limit = state.max_new_tokens
+    return state.request_id, prompt, limit if isinstance(limit, int) else -1, round(state.created_time * 1e9)
+
+
+def _add_waiting_request(engine: Engine, original: Callable[..., Any]) -> Callable[..., Any]:
+    """New requests; evicted ones come this way too, while the engine evicts."""
+
+    @functools.wraps(original)
+    def add_waiting_request(scheduler: Any, state: Any, *args: Any, **more: Any) -> Any:
+        if engine.hooks.on and scheduler is engine.scheduler and not engine.offloading and engine.later is not None:
+            try:
+                engine.later.append((ARRIVED, *told(state)))
+            except Exception:
+                engine.hooks.failed()
+        return original(scheduler, state, *args, **more)
+
+    return add_waiting_request
+
+
+def _finish_request(engine: Engine, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Requests that are done, or failed; evicted ones come this way too."""
+
+    @functools.wraps(original)
+    def finish_request(scheduler: Any, request_id: str, *args: Any, **more: Any) -> Any:
+        if engine.hooks.on and scheduler is engine.scheduler and not engine.offloading and engine.later is not None:
+            try:
+                if engine.updating:
+                    engine.ended.append(request_id)
+                else:
+                    engine.later.append((FINISHED, [request_id], engine.clock()))
+            except Exception:
+                engine.hooks.failed()
+        return original(scheduler, request_id, *args, **more)
+
+    return finish_request
+
+
+def _clear_cancelled_requests(engine: Engine, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def clear_cancelled_requests(scheduler: Any, *args: Any, **more: Any) -> Any:
+        result = original(scheduler, *args, **more)
+        if result and engine.hooks.on and scheduler is engine.scheduler and engine.later is not None:
+            try:
+                engine.later.append((FINISHED, [one.request_id for one in result], engine.clock()))
+            except Exception:
+                engine.hooks.failed()
+        return result
+
+    return clear_cancelled_requests
+
+
+def _offload_requests(engine: Engine, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Starved requests lose their cache: copied to the host, or dropped, to be computed again (a soft reset)."""
+
+    @functools.wraps(original)
+    def offload_requests(offloader: Any, *args: Any, **more: Any) -> Any:
+        if not engine.hooks.on or offloader is not engine.offloader:
+            return original(offloader, *args, **more)
+        t, starved = engine.clock(), {}
+        try:
+            starved = {one.request_id: one.position_offset for one, _ in engine.scheduler.starved_requests}
+        except Exception:
+            engine.hooks.failed()
+        engine.offloading = True
+        try:
+            result = original(offloader, *args, **more)
+        finally:
+            engine.offloading = False
+        try:
+            _evicted(engine, starved, t)
+        except Exception:
+            engine.hooks.failed()
+        return result
+
+    return offload_requests
+
+
+def _evicted(engine: Engine, starved: dict[str, int], t: int) -> None:
+    """Of the starved, whoever is not active any more was evicted at `t`."""
+    active, waiting = engine.scheduler.active_requests, engine.scheduler.waiting_requests
+    for request, computed in starved.items():
+        if request not in active and engine.later is not None:
+            kept = getattr(waiting.get(request), "is_cpu_offloaded", False)
+            engine.later.append((EVICTED, request, 0 if kept else computed, t, not kept))
+
+
+def _swap(engine: Engine, name: int, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Caches are copied to the host, or back."""
+
+    @functools.wraps(original)
+    def swap(offloader: Any, *args: Any, **more: Any) -> Any:
+        t0 = engine.clock()
+        result = original(offloader, *args, **more)
+        if engine.hooks.on and offloader is engine.offloader:
+            try:
+                engine.windows.append(engine.recorder.host_window(name, t0, engine.clock()))
+            except Exception:
+                engine.hooks.failed()
+        return result
+
+    return swap

@@ -1,23 +1,27 @@
 """Logs in and out: any file that holds a recording to a `Run`, and a `Run` to a file.
 
 A file is known by its content, not by its name: a folder is a bundle, a zip one of the post's logs, text (gzipped or
-not) the interchange format.
+not) the interchange format or what llama.cpp's server logs.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from stallbook.errors import StallbookError
 from stallbook.log.draft import Draft
+from stallbook.log.llama_lines import is_llama
 from stallbook.run import Run
 
 __all__ = ["Draft", "open", "open_run", "write"]
 
-_READS: Final = "stallbook reads its own .stall folders, JSON Lines (.jsonl, .jsonl.gz) and the post's .npz"
+_READS: Final = (
+    "stallbook reads its own .stall folders, JSON Lines (.jsonl, .jsonl.gz), the post's .npz and llama.cpp's log"
+)
 _FOREIGN: Final = {
     b"PAR1": "a Parquet file: gaps or a table, not a recording",
     b"\x93NUMPY": "a single NumPy array, not a recording",
@@ -31,15 +35,18 @@ _FOREIGN: Final = {
 }
 
 
-def open_run(path: str | os.PathLike[str]) -> Run:
-    """The recording at `path`, whatever its format; `StallbookError` names the place of anything wrong in it."""
-    return _read(Path(path)).finish()
+def open_run(path: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None) -> Run:
+    """The recording at `path`, whatever its format; `StallbookError` names the place of anything wrong in it.
+
+    progress: called now and then with the bytes that were read of a long log, and those there are.
+    """
+    return _read(Path(path), progress).finish()
 
 
 open = open_run  # noqa: A001
 
 
-def _read(path: Path) -> Draft:
+def _read(path: Path, progress: Callable[[int, int], None] | None) -> Draft:
     where = str(path)
     try:
         try:
@@ -54,7 +61,7 @@ def _read(path: Path) -> Draft:
             raise StallbookError("not-a-file", "not a regular file or folder", "save the log to a file first", where)
         with path.open("rb") as file:
             head = file.read(4096)
-        return _read_file(path, head)
+        return _read_file(path, head, progress)
     except FileNotFoundError:
         raise StallbookError("missing", "there is no such file", "check the path", where) from None
     except PermissionError:
@@ -66,7 +73,7 @@ def _read(path: Path) -> Draft:
         raise StallbookError("unreadable", what, "check the path and the disk", where) from None
 
 
-def _read_file(path: Path, head: bytes) -> Draft:
+def _read_file(path: Path, head: bytes, progress: Callable[[int, int], None] | None) -> Draft:
     if not head:
         raise StallbookError(
             "empty", "the file is empty", "a log begins with a header; record the run again", str(path)
@@ -78,6 +85,10 @@ def _read_file(path: Path, head: bytes) -> Draft:
     for magic, what in _FOREIGN.items():
         if head.startswith(magic):
             raise StallbookError("foreign", what, _READS, str(path))
+    if is_llama(head):
+        from stallbook.log.llama import read_llama
+
+        return read_llama(path, progress)
     if not head.startswith(b"\x1f\x8b") and not head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
         kind = "binary data" if b"\0" in head else "text that is not JSON Lines"
         raise StallbookError("foreign", f"{kind}, not a log", _READS, str(path))

@@ -62,12 +62,11 @@ def _counted(run: Run) -> dict[str, str]:
     return out
 
 
-def abilities(run: Run, rules: str, charges: Charges) -> dict[str, str]:
+def abilities(run: Run, rules: str, charges: Charges, known: Rough) -> dict[str, str]:
     """For each cause: "placed"; "bounded" (known as a total: of a step, and placed in proportion, or of the whole run,
     and not placed); "hinted" (known to have happened, or not to; not placed); or "not recorded".
     """
     out = _recorded(run, rules, charges)
-    known = rough(run)
     for cause in (*known.totals, *known.hints):
         if out.get(cause, NOT_RECORDED if rules == "full" else PLACED) == NOT_RECORDED:
             out[cause] = BOUNDED if cause in known.totals else HINTED

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from stallbook import fast
-from stallbook.abilities import abilities, rough
+from stallbook.abilities import Rough, abilities, rough
 from stallbook.away import Windows, away_windows, touched_gaps
 from stallbook.baseline import BaselineFit
 from stallbook.causes import EXPLAINED_BY_WORK, ORDER, OTHER, POST, ordered
@@ -53,7 +53,7 @@ class Partition:
     never are). rows, context: ns, shape (rows, causes). row_gap: ns. row_weight: how many gaps have the row.
     row_primary: column of the primary cause, -1 for clean. own: the gaps with a row of their own, which are the
     last rows, by the row in `Run.emissions` that ends the gap. ledger, windows: what any other span of the run is
-    charged from, too.
+    charged from, too. rough: what is known of causes without their place in time.
     context: what the engine did while the request was evicted, held or unscheduled; explains, is never added.
     hidden: ns a row, host work behind a busy device; likewise.
     """
@@ -74,6 +74,7 @@ class Partition:
     reconcile: Reconcile
     baseline: BaselineFit
     abilities: Mapping[str, str]
+    rough: Rough
     notes: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
@@ -149,9 +150,10 @@ def partition(run: Run, rules: Rules = "full", baseline: ExplicitBaseline | None
     causes, rows, context = tuple(np.array(ledger.causes)[keep].tolist()), rows[keep], context[keep]
     reconcile, primary = _reconcile(rows, row_gap, weight, charged.unexplained), primaries(causes, rows, row_gap)
     rows, context = np.ascontiguousarray(rows.T), np.ascontiguousarray(context.T)
+    known = rough(run)
     return Partition(
         run, rules, causes, rhythm, ledger, windows, own, rows, context, hidden, row_gap, weight, primary, reconcile,
-        charges.baseline, abilities(run, rules, charges), _notes(run, ledger),
+        charges.baseline, abilities(run, rules, charges, known), known, _notes(run, ledger, known),
     )  # fmt: skip
 
 
@@ -223,7 +225,7 @@ def primaries(causes: tuple[str, ...], rows: Ints, gap: Ints) -> Ints:
     return np.where((part >= PRIMARY_NS) & (4 * part >= gap), best, -1)
 
 
-def _notes(run: Run, ledger: Ledger) -> dict[str, int]:
+def _notes(run: Run, ledger: Ledger, known: Rough) -> dict[str, int]:
     found = {"identical_windows": ledger.timeline.duplicates, "capped_run_delay": ledger.charges.capped}
-    found["ignored_totals_and_hints"] = rough(run).ignored
+    found["ignored_totals_and_hints"] = known.ignored
     return dict(run.notes) | {slug: count for slug, count in found.items() if count}

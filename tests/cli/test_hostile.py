@@ -44,7 +44,7 @@ def test_names_that_are_not_utf8(log: Path, tmp_path: Path) -> None:
         assert (done.returncode, done.stderr) == (0, b"")
     for form, name in (("json", "r.json"), ("text", "r.txt")):
         done = ran("report", odd, "--format", form, "--out", tmp_path / name)
-        assert (done.returncode, done.stderr) == (0, b"")
+        assert (done.returncode, done.stderr) == (0, f"wrote {tmp_path / name}\n".encode())
     assert json.loads((tmp_path / "r.json").read_text())["runs"][0]["run"]["path"] == os.fsdecode(odd)
     assert ran("convert", odd, os.fsencode(tmp_path) + b"/\xff.stall").returncode == 0
     pytest.importorskip("pyarrow")

@@ -52,6 +52,35 @@ def test_against_takes_every_name_up_to_the_next_option(
     assert told["figures"]["tail.sample"]["answer"] == "not recorded"
 
 
+def test_markdown_says_the_same(sides: tuple[list[str], list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = sides
+    told = []
+    for form in ("text", "markdown"):
+        assert main(["compare", *a, "--against", *b, "--format", form]) == 0
+        told.append(capsys.readouterr().out)
+    text, marked = told
+    first, *others = marked.splitlines()
+    assert first == "### stallbook: Established: p90 +37%, p99 +67%, p99.9 +67%, worst +67%, tokens/s -14%."
+    tables = [line for line in others if line.startswith("|")]
+    assert "|  | B | A | change | p | answer |" in tables
+    assert "|---|---:|---:|---:|---:|---|" in tables
+    rows = {" ".join(line.strip("| ").split()) for line in marked.replace(" | ", " ").splitlines()}
+    grid = [line for line in text.splitlines() if line.endswith(("established", "suggestive", "not resolved"))]
+    assert len(grid) > 10
+    assert {" ".join(line.split()).replace("<", "&lt;") for line in grid} <= rows
+    assert marked.count("<details>") == marked.count("</details>") == 1
+    assert "- paired: by seed: 1, 2, 3, 4, 5" in others
+
+
+def test_names_are_not_read_as_markup(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = "<img src=x>|`x"
+    a, b = (serve(tmp_path / side, slow, engine=name) for side, slow in (("a", 40), ("b", 20)))
+    assert main(["compare", *map(str, a), "--against", *map(str, b), "--format", "markdown"]) == 0
+    out = capsys.readouterr().out
+    assert "<img" not in out
+    assert "&lt;img src=x&gt;\\|" in out
+
+
 def test_compare_prints_the_answer_first(
     sides: tuple[list[str], list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from stallbook.abilities import Rough
 from stallbook.causes import POST
 from stallbook.run import (
     CAPTURED,
@@ -101,7 +102,8 @@ def partition(rows: Rows, run: Run | None = None, **changes: Any) -> Any:
     base = {
         "run": run or a_run(), "rules": "post", **rows.tables(),
         "reconcile": SimpleNamespace(max_error_ns=0, negative_parts=0, skipped_steps_unexplained=0, gaps_skipping=0),
-        "baseline": Fit(), "abilities": known, "notes": {}, "stalls": stalls(), "waits": waits(("fwd",)),
+        "baseline": Fit(), "abilities": known, "rough": Rough({}, {}, 0), "notes": {},
+        "stalls": stalls(), "waits": waits(("fwd",)),
     }  # fmt: skip
     return SimpleNamespace(**{**base, **changes})
 

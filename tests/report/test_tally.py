@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_standin import BASELINE_RUN, Rows, partition
 
@@ -16,12 +16,14 @@ from stallbook.tally import BINS_MS, Distribution, tally
 VALUES = st.lists(st.tuples(st.integers(0, 10**12), st.integers(1, 40)), min_size=1, max_size=30)
 
 
+@settings(deadline=None)
 @given(VALUES, st.sampled_from([0, 1, 37.5, 50, 90, 99, 99.9, 100]))
 def test_percentiles_equal_those_of_every_value_written_out(pairs: list[tuple[int, int]], q: float) -> None:
     values, weights = np.array([p[0] for p in pairs]), np.array([p[1] for p in pairs])
     assert Distribution.of(values, weights).percentile(q) == np.percentile(np.repeat(values, weights), q)
 
 
+@settings(deadline=None)
 @given(VALUES, VALUES)
 def test_distributions_add_up(left: list[tuple[int, int]], right: list[tuple[int, int]]) -> None:
     a, b, both = (

@@ -8,17 +8,6 @@ from stallbook.report import words
 
 
 @pytest.mark.parametrize(
-    ("share", "text"),
-    [
-        (0, "0"), (1e-9, "<0.1%"), (0.00099, "<0.1%"), (0.001, "0.1%"), (0.5721, "57.2%"), (0.99999, ">99.9%"),
-        (1, "100%"), (None, "-"),
-    ],
-)  # fmt: skip
-def test_percent(share: float | None, text: str) -> None:
-    assert words.percent(share) == text
-
-
-@pytest.mark.parametrize(
     ("value", "text"),
     [
         (None, "-"), (0, "0"), (1e-6, "<0.001"), (0.0123, "0.012"), (0.9999, "1.00"), (9.999, "10.0"), (13.74, "13.7"),

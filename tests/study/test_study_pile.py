@@ -187,7 +187,7 @@ def test_the_tables_fit_a_terminal_and_say_everything() -> None:
     assert max(map(len, text.splitlines())) <= 80
     assert told["configurations"][0]["os_beyond"] == pytest.approx(90 / 95)
     assert "94.7%" in text
-    assert "100.0%" in text
+    assert "100%" in text
 
 
 def test_the_page_shows_what_was_measured() -> None:

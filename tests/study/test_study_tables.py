@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from study_made import CAUSES, header, line, report, study
 
-from stallbook.study.layout import Cell, Table, as_text, milliseconds, percent
+from stallbook.study.layout import Cell, Table, as_text
 from stallbook.study.tables import build, to_json, to_markdown, to_text
 
 GOLD = Path(__file__).parent / "gold"
@@ -83,30 +83,6 @@ def test_a_log_without_some_records_shows_dashes_and_not_zeros() -> None:
     text = to_text(build(header(settings={"rungs": ["baseline"], "seeds": [1]}), [line("baseline", 1, bare)]))
     did = text[text.index("What each rung did") :].splitlines()[2]
     assert did.split() == ["baseline", *["-"] * 7]
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        (None, "-"),
-        (0.0, "0"),
-        (0.001, "<.01"),
-        (0.25, "0.25"),
-        (3.64, "3.6"),
-        (99.94, "99.9"),
-        (99.96, "100"),
-        (9466.2, "9466"),
-    ],
-)
-def test_times(value: float | None, shown: str) -> None:
-    assert milliseconds(value) == shown
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"), [(0.0, "0.0%"), (0.0001, "<0.1%"), (0.5, "50.0%"), (0.99999, ">99.9%"), (1.0, "100.0%")]
-)
-def test_a_share_that_is_not_nothing_never_prints_as_nothing(value: float, shown: str) -> None:
-    assert percent(value) == shown
 
 
 def test_ranges_move_below_and_then_columns_into_blocks_as_the_room_runs_out() -> None:

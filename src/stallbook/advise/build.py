@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from stallbook.abilities import NOT_RECORDED, rough, unplaced
+from stallbook.abilities import NOT_RECORDED, unplaced
 from stallbook.advise.engines import engine_of
 from stallbook.advise.evidence import evidence
 from stallbook.advise.fixes import fixes_of, record_of
@@ -116,7 +116,7 @@ def _setting(m: Measured, knob: Knob) -> Setting:
 
 def _silences(m: Measured, doubtful: frozenset[str]) -> Iterator[Silence]:
     """Causes that the log cannot place, with what it knows of them."""
-    known = rough(m.p.run)
+    known = m.p.rough
     for cause, ability in m.p.abilities.items():
         if cause in doubtful and cause not in BEYOND[m.boundary]:
             total, hint = known.totals.get(cause), known.hints.get(cause, "")

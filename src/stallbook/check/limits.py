@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from stallbook.compare.figures import Figure, figure
+from stallbook.digits import rate
 from stallbook.errors import StallbookError
 
 __all__ = ["DEFAULT_REGRESSION", "Limit", "Regression", "parse_limit", "parse_regressions", "shown", "shown_change"]
@@ -137,10 +138,10 @@ def shown(one: Figure, value: float) -> str:
     if one.kind == "time":
         for unit, ms in (("s", 1e4), ("ms", 1.0), ("us", 0.0)):
             if value >= ms:
-                return f"{_digits(value / _UNITS_MS[unit])} {unit}"
+                return f"{rate(value / _UNITS_MS[unit])} {unit}"
     if one.kind == "share":
         return _percent(value)
-    return _digits(value)
+    return rate(value)
 
 
 def shown_change(limit: Regression, change: float) -> str:
@@ -157,7 +158,3 @@ def _percent(fraction: float) -> str:
     if 0 < fraction < 0.0005:
         return "<0.1%"
     return ">99.9%" if 0.9995 <= fraction < 1 else f"{fraction * 100:.3g}%" if fraction < 10 else f"{fraction:,.0%}"
-
-
-def _digits(value: float) -> str:
-    return f"{value:,.0f}" if value >= 99.95 else f"{value:.3g}"

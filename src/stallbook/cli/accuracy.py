@@ -8,15 +8,15 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from stallbook.cli.common import Force
+from stallbook.cli.common import Force, wrote
 from stallbook.errors import StallbookError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["accuracy"]
 
-INTERRUPTED = 130
+UNMEASURED, INTERRUPTED = 1, 130
 SUMMARIES: Final = ("accuracy.json", "accuracy.txt")
 
 
@@ -70,10 +70,19 @@ def accuracy(
         except KeyboardInterrupt:
             typer.echo(f"stallbook: interrupted{_finished(out, tasks)}", err=True)
             return INTERRUPTED
-    if told["unjudged"]:
-        typer.echo(f"stallbook: no gap could be judged of {', '.join(told['unjudged'])}: no macro F1", err=True)
     sys.stdout.write(program if form == "json" else drawn)
-    return 0
+    if out is not None:
+        wrote(out)
+    return _judged(told)
+
+
+def _judged(told: Mapping[str, Any]) -> int:
+    """Say where there is no score, and what to do. Where nothing at all was judged, nothing was measured."""
+    if not told["unjudged"]:
+        return 0
+    what = f"no gap could be judged of {', '.join(told['unjudged'])}: no macro F1"
+    typer.echo(f"stallbook: {what}; plant more --faults or --seeds, and run nothing else meanwhile", err=True)
+    return 0 if told["worst"] else UNMEASURED
 
 
 def _measured(

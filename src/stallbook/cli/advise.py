@@ -23,10 +23,15 @@ def advise(
 ) -> None:
     """Name the fix of each cause that owns over 5% of the tail, with its evidence, its knob and its cost."""
     from stallbook.advise import advise as advise_on
+    from stallbook.cli.patience import patience
     from stallbook.report.advised import dumps
     from stallbook.report.files import refuse_existing
 
     if out is not None:
         refuse_existing(out, force=force)
-    told = [advise_on(partition_of(log, rules, baseline), boundary) for log in every_log(runs)]
+    told = []
+    with patience("looking for what to do") as tell:
+        for log in every_log(runs):
+            tell(log.name)
+            told.append(advise_on(partition_of(log, rules, baseline), boundary))
     deliver(dumps(told, form, brief=brief), out, force=force)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from stallbook.cli.common import PLAIN, Baseline, Boundary, Force, Rules, deliver
+from stallbook.cli.common import PLAIN, Baseline, Boundary, Force, Rules, deliver, wrote
 from stallbook.cli.sides import Allow, TwoSides, allowed, samples
 from stallbook.errors import StallbookError
 
@@ -75,6 +75,7 @@ def check(
     if summary is not None:
         with summary.open("a", encoding="utf-8", errors=PLAIN) as file:
             file.write(FORMATS["markdown"](checked))
+        wrote(summary)
     sys.stdout.write(FORMATS["text" if out is not None else form](checked))
     if not checked.passed:
         raise typer.Exit(DOES_NOT_HOLD)
@@ -102,11 +103,13 @@ def _check(
     rules: Literal["full", "post"], boundary: Literal["engine", "frontend", "client"], baseline: str | None,
 ) -> Checked:  # fmt: skip
     from stallbook.check import check
+    from stallbook.cli.patience import patience
     from stallbook.compare import compare_samples
     from stallbook.compare.alike import known_keys
 
     keys = known_keys(allowed(allow))
-    every = samples([*runs, *against], rules, boundary, baseline)
-    now, before = every[: len(runs)], every[len(runs) :]
-    comparison = compare_samples(now, before, allow=keys) if before else None
+    with patience("checking") as tell:
+        every = samples([*runs, *against], rules, boundary, baseline, tell)
+        now, before = every[: len(runs)], every[len(runs) :]
+        comparison = compare_samples(now, before, allow=keys) if before else None
     return check(now, limits, comparison, changes, allow=keys, strict=strict)

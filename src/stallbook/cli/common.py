@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PLAIN", "Baseline", "Boundary", "Brief", "Client", "Force", "Out", "Rules", "Runs", "deliver", "every_log",
-    "opened", "partition_of", "read_baseline",
+    "opened", "partition_of", "read_baseline", "wrote",
 ]  # fmt: skip
 
 Rules = Annotated[
@@ -81,18 +81,38 @@ def deliver(told: str, out: Path | None, *, force: bool) -> None:
         return
     with whole_file(out, force=force) as part:
         part.write_text(told, encoding="utf-8", errors=PLAIN)
+    wrote(out)
+
+
+def wrote(place: Path, what: str = "") -> None:
+    """Say on stderr what a command leaves behind, in the same words for all of them."""
+    from stallbook.report.words import plain
+
+    typer.echo(f"wrote {plain(str(place))}{what and f': {plain(what)}'}", err=True)
 
 
 def opened(path: Path, client: Path | None = None) -> Run:
     """A log of any format, joined to what its client saw, if that is given."""
     from stallbook.log import open_run
 
+    _no_folder_of_logs(path)
     run = open_run(path)
     if client is None:
         return run
     from stallbook.client import join
 
     return join(run, client)
+
+
+def _no_folder_of_logs(path: Path) -> None:
+    """A folder with logs in it is none itself: say how to name them."""
+    if not path.is_dir() or (path / "manifest.json").is_file():
+        return
+    for suffix in (".stall", ".jsonl", ".jsonl.gz", ".npz"):
+        if logs := sorted(path.glob(f"*{suffix}")):
+            one, all_ = logs[0], path / f"*{suffix}"
+            remedy = f"name a log in it: {one}; or, where several can be given, all of them: {all_}"
+            raise StallbookError("folder-of-logs", "is a folder of logs, not a log", remedy, str(path))
 
 
 def every_log(paths: list[Path]) -> Iterator[Path]:

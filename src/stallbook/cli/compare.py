@@ -27,12 +27,16 @@ def compare(
     ] = False,
     rules: Rules = "full",
     boundary: Boundary = "engine",
-    form: Annotated[Literal["text", "json"], typer.Option("--format", help="For people, or for programs.")] = "text",
+    form: Annotated[
+        Literal["text", "json", "markdown"],
+        typer.Option("--format", help="For people, for programs, or for a pull request."),
+    ] = "text",
     baseline: Baseline = None,
     out: Out = None,
     force: Force = False,
 ) -> None:
     """Say of each figure whether it moved from the runs of --against to RUN, or whether chance explains it."""
+    from stallbook.cli.patience import patience
     from stallbook.compare import compare_samples
     from stallbook.compare.alike import known_keys
     from stallbook.report import compared, comparejson
@@ -41,6 +45,8 @@ def compare(
     keys = known_keys(allowed(allow))
     if out is not None:
         refuse_existing(out, force=force)
-    every = samples([*runs, *against], rules, boundary, baseline)
-    comparison = compare_samples(every[: len(runs)], every[len(runs) :], allow=keys, paired=not unpaired)
-    deliver(comparejson.dumps(comparison) if form == "json" else compared.dumps(comparison), out, force=force)
+    with patience("comparing") as tell:
+        every = samples([*runs, *against], rules, boundary, baseline, tell)
+        comparison = compare_samples(every[: len(runs)], every[len(runs) :], allow=keys, paired=not unpaired)
+    draw = {"text": compared.dumps, "json": comparejson.dumps, "markdown": compared.as_markdown}[form]
+    deliver(draw(comparison), out, force=force)

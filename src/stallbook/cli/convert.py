@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
-from stallbook.cli.common import Baseline, Client, Force, Rules, opened, partition_of
+from stallbook.cli.common import Baseline, Client, Force, Rules, opened, partition_of, wrote
+from stallbook.errors import StallbookError
 
 __all__ = ["convert"]
+
+LOGS: Final = (".stall", ".jsonl", ".jsonl.gz")
+"""Endings of logs; those of a timeline are `perfetto.SUFFIXES`."""
 
 
 def convert(
@@ -24,30 +25,22 @@ def convert(
     force: Force = False,
 ) -> None:
     """Write a log in another format (.stall, .jsonl), or as a timeline (.perfetto-trace); rules are for the latter."""
+    from stallbook.cli.patience import patience
     from stallbook.log import write
     from stallbook.report import perfetto
     from stallbook.report.files import refuse_existing, whole_file
 
-    if target.suffix in perfetto.SUFFIXES:
-        refuse_existing(target, force=force)
-        perfetto.messages()
-        partition = partition_of(source, rules, baseline, client)
-        with whole_file(target, force=force) as part, _progress() as progress:
-            perfetto.write(partition, part, progress)
-    else:
-        write(opened(source, client), target, force=force)
-    typer.echo(f"wrote {target}", err=True)
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], None] | None]:
-    """A bar, where somebody watches."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("writing the trace")
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    timeline = target.suffix in perfetto.SUFFIXES
+    if not timeline and not target.name.endswith(LOGS):
+        endings = ", ".join((*LOGS, *perfetto.SUFFIXES))
+        raise StallbookError("suffix", "not a format to write", f"give it one of these endings: {endings}", str(target))
+    with patience(f"writing {target.name}") as tell:
+        if timeline:
+            refuse_existing(target, force=force)
+            perfetto.messages()
+            partition = partition_of(source, rules, baseline, client)
+            with whole_file(target, force=force) as part:
+                perfetto.write(partition, part, lambda done, total: tell(f"{done / total:.0%}"))
+        else:
+            write(opened(source, client), target, force=force)
+    wrote(target)

@@ -114,30 +114,37 @@ def _tell(summary: dict[str, Any], log: Path | None, form: str) -> int:
         typer.echo(f"stallbook: interrupted; {where}", err=True)
         return INTERRUPTED
     if log is None:
-        typer.echo(json.dumps(summary, indent=2) if form == "json" else _line(summary))
+        typer.echo(json.dumps(summary, indent=2) if form == "json" else _lines(summary))
         return 0
-    from stallbook.cli.common import partition_of
+    from stallbook.cli.common import partition_of, wrote
+    from stallbook.cli.patience import patience
     from stallbook.report import build, jsonout, text
 
-    drawn = [build(partition_of(log, "full", None))]
+    with patience("reading the log"):
+        drawn = [build(partition_of(log, "full", None))]
     if form == "json":
         sys.stdout.write(jsonout.dumps(drawn))
     else:
         text.show(drawn)
-        typer.echo(f"\n{_line(summary)}")
-    typer.echo(f"The log is {log}; to read it again: stallbook report {log}", err=form == "json")
+        typer.echo(f"\n{_lines(summary)}")
+    wrote(log, f"stallbook report {log}")
     return 0
 
 
-def _line(summary: dict[str, Any]) -> str:
+def _lines(summary: dict[str, Any]) -> str:
     """The rate that was served, where it came from, and what it left behind."""
+    from stallbook.report import words
+    from stallbook.report.lines import wrapped
+
     told = f"Served {summary['rate']:.3g} requests/s"
     if summary.get("capacity"):
         told += f", {summary['load']:.0%} of this machine's measured {summary['capacity']:,.0f} tokens/s"
-    told += f": {summary['finished']:,} requests, {summary['tokens']:,} tokens in {summary['wall_s']:.1f} s."
+    served = f"{words.many(summary['finished'], 'request')}, {words.many(summary['tokens'], 'token')}"
+    told += f": {served} in {summary['wall_s']:.1f} s."
     if summary.get("unfinished"):
-        told += f" Past capacity: {summary['unfinished']:,} requests were not finished when the run was ended."
-    return told
+        left = words.many(summary["unfinished"], "request")
+        told += f" Past capacity: not finished when the run was ended: {left}."
+    return "\n".join(wrapped(told))
 
 
 def _next_free(folder: Path) -> Path:

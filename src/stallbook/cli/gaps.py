@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from stallbook.cli.common import Baseline, Force, Rules, partition_of
+from stallbook.cli.common import Baseline, Force, Rules, partition_of, wrote
 
 __all__ = ["gaps"]
 
@@ -22,12 +22,15 @@ def gaps(
     force: Force = False,
 ) -> None:
     """Write a row a gap: who waited, when, how long, and every cause's part in ns."""
+    from stallbook.cli.patience import patience
     from stallbook.frames import check_format, write
+    from stallbook.report import words
     from stallbook.report.files import refuse_existing, whole_file
 
     refuse_existing(out, force=force)
     check_format(out)
-    partition = partition_of(run, rules, baseline)
-    with whole_file(out, force=force) as part:
-        written = write(partition, part, out.suffix)
-    typer.echo(f"{written:,} gaps in {out}", err=True)
+    with patience("writing the table"):
+        partition = partition_of(run, rules, baseline)
+        with whole_file(out, force=force) as part:
+            written = write(partition, part, out.suffix)
+    wrote(out, words.many(written, "gap"))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from stallbook.cli.common import wrote
 from stallbook.errors import StallbookError
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def ladder(
     where = Path(name) if out is None else out
     _run(spec, where, force=force, rules=rules)
     print_tables(where, rules, normalise)
-    print(f"\nThe logs, results.jsonl and tables.txt, .md, .json are in {where}/")
+    wrote(where, "the logs, results.jsonl and tables.txt, .md, .json")
 
 
 def print_tables(where: Path, rules: str, normalise: bool) -> None:

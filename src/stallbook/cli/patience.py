@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-import time
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 __all__ = ["MOMENT_S", "patience"]
@@ -16,26 +16,62 @@ MOMENT_S: Final = 2.0
 
 @contextmanager
 def patience(doing: str) -> Iterator[Callable[[str], None]]:
-    """What to call with each thing that is begun; the last one stands on a terminal until the work is done."""
-    began = time.monotonic()
-    watched = sys.stderr.isatty()
-    told = False
-
-    def tell(what: str) -> None:
-        nonlocal told
-        if time.monotonic() - began < MOMENT_S:
-            return
-        if watched:
-            print(f"\r\x1b[2K{doing}: {_plain(what)[:60]} ...", end="", file=sys.stderr, flush=True)
-        elif not told:  # a line in a log is enough
-            print(f"{doing} ...", file=sys.stderr, flush=True)
-        told = True
-
+    """What to call with each thing that is begun. On a terminal the last one stands there until the work is done;
+    anywhere else one line says what takes so long.
+    """
+    line = _Line(doing)
+    alarm = threading.Timer(MOMENT_S, line.begin)  # by the clock: a single step may take all of the time
+    alarm.daemon = True
+    alarm.start()
     try:
-        yield tell
+        yield line.tell
     finally:
-        if told and watched:
-            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+        alarm.cancel()
+        line.end()
+
+
+class _Line:
+    """The line on stderr, written by the alarm and by the work."""
+
+    def __init__(self, doing: str) -> None:
+        self._doing, self._what = doing, ""
+        self._lock = threading.Lock()
+        self._shown = self._over = False
+
+    def tell(self, what: str) -> None:
+        """This is begun."""
+        with self._lock:
+            changed, self._what = what != self._what, what
+            if self._shown and changed:
+                self._draw()
+
+    def begin(self) -> None:
+        """The moment has passed."""
+        with self._lock:
+            if self._over:
+                return
+            self._shown = True
+            if sys.stderr.isatty():
+                self._draw()
+            else:
+                _say(f"{self._doing} ...\n")
+
+    def end(self) -> None:
+        """Leave nothing behind on a terminal."""
+        with self._lock:
+            self._over = True
+            if self._shown and sys.stderr.isatty():
+                _say("\r\x1b[2K")
+
+    def _draw(self) -> None:
+        if sys.stderr.isatty():
+            _say(f"\r\x1b[2K{f'{self._doing}: {_plain(self._what)}'.rstrip(': ')[:74]} ...")
+
+
+def _say(text: str) -> None:
+    with suppress(OSError, ValueError):  # if nobody listens, the work goes on
+        sys.stderr.write(text)
+        sys.stderr.flush()
 
 
 def _plain(text: str) -> str:

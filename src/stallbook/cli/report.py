@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -21,6 +21,7 @@ from stallbook.cli.common import (
     deliver,
     every_log,
     partition_of,
+    wrote,
 )  # fmt: skip
 from stallbook.errors import StallbookError
 
@@ -48,6 +49,7 @@ def report(
     force: Force = False,
 ) -> None:
     """Print which causes own the tail of each run, and what supports that."""
+    from stallbook.cli.patience import patience
     from stallbook.report import jsonout, model, text
     from stallbook.report.files import refuse_existing
 
@@ -58,7 +60,8 @@ def report(
         raise StallbookError("one-client", "--client belongs to one run", "report each run by itself")
     if form in DRAWN:
         return _draw(logs, rules, boundary, form, baseline, client, out, force=force)
-    drawn = list(model.reports((partition_of(log, rules, baseline, client) for log in logs), boundary))
+    with patience("reading") as tell:
+        drawn = list(model.reports(_opened(logs, rules, baseline, client, tell), boundary))
     if out is None and form == "text":
         return text.show(drawn, brief=brief)
     deliver(jsonout.dumps(drawn) if form == "json" else text.dumps(drawn, brief=brief), out, force=force)
@@ -79,13 +82,7 @@ def _draw(
         raise StallbookError("no-file", f"--format {form} is not for a terminal", f"add --out report.{form}")
     needed()
     with patience("drawing the report") as tell:
-
-        def opened() -> Iterator[Partition]:
-            for log in logs:
-                tell(f"reading {log.name}")
-                yield partition_of(log, rules, baseline, client)
-
-        found = list(details(opened(), boundary))
+        found = list(details(_opened(logs, rules, baseline, client, tell), boundary))
         if form == "png":
             from stallbook.report.html.picture import picture
 
@@ -99,3 +96,13 @@ def _draw(
         return
     with whole_file(out, force=force) as part:
         part.write_bytes(told)
+    wrote(out)
+
+
+def _opened(
+    logs: list[Path], rules: Any, baseline: str | None, client: Path | None, tell: Callable[[str], None]
+) -> Iterator[Partition]:
+    """One log at a time."""
+    for log in logs:
+        tell(log.name)
+        yield partition_of(log, rules, baseline, client)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -66,9 +66,9 @@ def allowed(text: str | None) -> tuple[str, ...]:
 
 def samples(
     paths: Iterable[Path], rules: Literal["full", "post"], boundary: Literal["engine", "frontend", "client"],
-    baseline: str | None,
+    baseline: str | None, tell: Callable[[str], None],
 ) -> list[Sample]:  # fmt: skip
-    """The sample of each log; one log at a time is in memory."""
+    """The sample of each log, which `tell` is told of; one log at a time is in memory."""
     from stallbook.compare import sampled
 
     told, seen = [], set()
@@ -77,5 +77,6 @@ def samples(
             remedy = "name each run once: twice the same run is no evidence"
             raise StallbookError("twice", "is named twice", remedy, str(path))
         seen.add(place)
+        tell(path.name)
         told.append(sampled(partition_of(path, rules, baseline), boundary=boundary))
     return told

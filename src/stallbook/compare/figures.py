@@ -100,9 +100,10 @@ def figure(name: str) -> Figure:
         return Figure(name, "time", (_itl if group == "itl" else _ttft)(q))
     if group in CAUSE_GROUPS and (rest in ORDER or (rest.startswith(OTHER) and rest != OTHER)):
         return _of_cause(name, group, rest)
+    more = ("itl.pN", "ttft.pN", *(f"{group}.CAUSE" for group in CAUSE_GROUPS))
     known = [*FIGURES, *(f"{group}.{cause}" for group in CAUSE_GROUPS for cause in ORDER)]
     near = difflib.get_close_matches(name, known, 3)
-    remedy = f"did you mean {' or '.join(near)}?" if near else f"use one of {', '.join(FIGURES)}, or tail.CAUSE"
+    remedy = f"did you mean {' or '.join(near)}?" if near else f"use one of {', '.join((*FIGURES, *more))}"
     raise StallbookError("unknown-figure", f"{name!r:.80} is no figure", remedy)
 
 

@@ -28,7 +28,7 @@ def dumps(told: Sequence[Advice], form: str = "text", *, brief: bool = False) ->
     lines = list(_brief(told)) if brief or len(told) > 1 else []
     if not brief:
         for one in told:
-            lines += ["", words.plain(one.path), "─" * 80] if len(told) > 1 else []
+            lines += ["", *wrapped(words.plain(one.path)), "─" * 80] if len(told) > 1 else []
             lines += _lines(one)
     return "\n".join(lines) + "\n"
 

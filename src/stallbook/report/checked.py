@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from stallbook.check import Checked, Row
@@ -14,6 +14,7 @@ from stallbook.compare.spread import Spread
 from stallbook.report import junit, words
 from stallbook.report.jsonout import VERSION, finite
 from stallbook.report.lines import grid, wrapped
+from stallbook.report.markdown import cell, code, table
 from stallbook.report.summary import Percentiles
 
 __all__ = ["FORMATS", "as_json", "as_markdown", "as_text", "document", "verdict"]
@@ -59,9 +60,9 @@ def _lines(c: Checked) -> Iterator[str]:
             yield from wrapped(f"{MARK[row.status]}: {_sentence(row)}", "", "  ")
     yield from wrapped(_context(c), "", "  ")
     yield from wrapped(_owners(c), "", "  ")
-    yield from wrapped(f"Runs: {_names(c.runs)}.", "", "  ")
+    yield from wrapped(f"Runs: {', '.join(_names(c.runs))}.", "", "  ")
     if c.against:
-        yield from wrapped(f"Against: {_names(c.against)}.", "", "  ")
+        yield from wrapped(f"Against: {', '.join(_names(c.against))}.", "", "  ")
 
 
 def _sentence(row: Row) -> str:
@@ -97,46 +98,29 @@ def _owners(c: Checked) -> str:
     return f"The tail's time: {words.shares(share, 5)}." if share else "The tail holds no time."
 
 
-def _names(side: Sequence[Sample]) -> str:
+def _names(side: Sequence[Sample]) -> list[str]:
     told = [words.plain(s.path or s.name) for s in side[:NAMED]]
-    return ", ".join([*told, *([f"{len(side) - NAMED} more"] if len(side) > NAMED else [])])
+    return [*told, *([f"{len(side) - NAMED} more"] if len(side) > NAMED else [])]
 
 
 def as_markdown(c: Checked) -> str:
     """A summary for a pull request."""
     lines = [f"### stallbook: {verdict(c)}", ""]
-    lines += _table(("figure", "wanted", "found", "", "why"), map(_cells, _sorted(c)))
-    lines += ["", _cell(_context(c)), "", _cell(_owners(c)), ""]
-    engine = f"Engine: {_cell(c.runs[0].engine) or 'unnamed'}; rules {_cell(c.runs[0].rules)}."
-    against = f" Against: {_code(c.against)}." if c.against else ""
-    lines.append(f"<sub>Runs: {_code(c.runs)}.{against} {engine}</sub>")
+    lines += table(("figure", "wanted", "found", "", "why"), map(_cells, _sorted(c)))
+    lines += ["", cell(_context(c)), "", cell(_owners(c)), ""]
+    engine = f"Engine: {cell(c.runs[0].engine) or 'unnamed'}; rules {cell(c.runs[0].rules)}."
+    against = f" Against: {code(_names(c.against))}." if c.against else ""
+    lines.append(f"<sub>Runs: {code(_names(c.runs))}.{against} {engine}</sub>")
     return "\n".join(lines) + "\n"
 
 
 def _cells(row: Row) -> tuple[str, ...]:
     mark = f"**{MARK[row.status]}**" if row.status == "failed" else MARK[row.status]
-    return f"`{_cell(row.figure.name)}`", _cell(_wanted(row)), _cell(row.told), mark, _cell(row.why)
+    return f"`{cell(row.figure.name)}`", cell(_wanted(row)), cell(row.told), mark, cell(row.why)
 
 
 def _wanted(row: Row) -> str:
     return row.name.removeprefix(row.figure.name).strip()
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    yield f"| {' | '.join(head)} |"
-    yield "|" + "---|" * len(head)
-    for row in rows:
-        yield f"| {' | '.join(row)} |"
-
-
-def _cell(text: str) -> str:
-    """Text out of a log, where Markdown and HTML would read it as theirs."""
-    plain = words.plain(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return plain.replace("|", "\\|")
-
-
-def _code(side: Sequence[Sample]) -> str:
-    return ", ".join(f"<code>{_cell(name)}</code>" for name in _names(side).split(", "))
 
 
 def document(c: Checked) -> dict[str, Any]:

@@ -1,18 +1,21 @@
-"""A comparison as text: the answer in the first line, the figures and what supports them below, 80 columns."""
+"""A comparison as text of 80 columns and as Markdown: the answer first, the figures and what supports them below."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from stallbook.compare import Answer, Comparison, Sample
 from stallbook.compare.interval import LEAST_RUNS
 from stallbook.compare.spread import Spread
 from stallbook.compare.verdict import FEW_PAIRS, LEAST_PAIRS
+from stallbook.digits import short
 from stallbook.report import words
 from stallbook.report.lines import facts, grid, wrapped
+from stallbook.report.markdown import cell, table
 
-__all__ = ["LABELS", "change", "dumps", "probability"]
+__all__ = ["LABELS", "as_markdown", "blocks", "change", "dumps", "headline", "probability"]
 
 LABELS: Final = {
     "itl.p50": "p50", "itl.p90": "p90", "itl.p99": "p99", "itl.p99.9": "p99.9", "itl.max": "worst",
@@ -29,31 +32,71 @@ CHANCE: Final = {"established": (60, 100), "suggestive": (30, 100)}
 Show = Callable[["float | None"], str]
 
 
+@dataclass(frozen=True)
+class Block:
+    """One table: a title, its head and rows, and what stands below. left: columns of words."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    left: tuple[int, ...] = (0,)
+    below: tuple[str, ...] = ()
+
+
 def dumps(c: Comparison) -> str:
     """The comparison as plain text."""
     return "\n".join(_lines(c)) + "\n"
 
 
 def _lines(c: Comparison) -> Iterator[str]:
-    for sentence in _headline(c):
+    for sentence in headline(c):
         yield from wrapped(sentence)
     yield ""
-    yield from facts(list(_sides(c)))
-    yield from ("", "Figures, ITL and TTFT in ms: median [min-max] of runs")
-    rows = [(label, *_cells(c.answers[name], _digits)) for name, label in LABELS.items()]
-    yield from grid(("", *COLUMNS), rows, (0, 5))
-    yield from _intervals(c)
-    yield from ("", "All runs of a side as one, in ms: quantiles of the merged distributions")
-    yield from grid(("", "gaps", "p50", "p90", "p99", "p99.9", "worst", "TTFT p50", "TTFT p99"), _merged(c))
-    yield from _causes(c, "tail", "The tail's time by cause, in %", lambda v: words.percent(v).rstrip("%"), 0.001)
-    yield from _causes(c, "gap", "A gap's time by cause, in us: mean of a run's gaps", _micros, 0.002)
-    yield from _causes(c, "first", "A first token's wait by cause, in ms: mean of a run's waits", _digits, 0.002)
+    yield from facts(list(sides(c)))
+    for block in blocks(c):
+        yield from ("", block.title)
+        yield from grid(block.head, block.rows, block.left)
+        for sentence in block.below:
+            yield from wrapped(sentence, "  ")
     yield from ("", "How to read this")
-    for note in _notes(c):
+    for note in notes(c):
         yield from wrapped(note, "  ")
 
 
-def _headline(c: Comparison) -> Iterator[str]:
+def as_markdown(c: Comparison) -> str:
+    """A summary for a pull request: the answer and the figures; all else is folded away."""
+    first, *others = headline(c)
+    lines = [f"### stallbook: {cell(first)}", "", cell(" ".join(others)), ""]
+    figures, *more = blocks(c)
+    lines += [*_marked(figures), "", "<details><summary>All runs as one, and causes</summary>", ""]
+    for block in more:
+        lines += [*_marked(block), ""]
+    lines += ["</details>", "", *(f"- {name}: {cell(told)}" for name, told in sides(c)), ""]
+    lines.append(f"<sub>{' '.join(map(cell, notes(c)))}</sub>")
+    return "\n".join(lines) + "\n"
+
+
+def _marked(block: Block) -> Iterator[str]:
+    yield from (f"**{block.title}**", "")
+    right = [i for i in range(len(block.head)) if i not in block.left]
+    yield from table(block.head, (tuple(map(cell, row)) for row in block.rows), right)
+    for sentence in block.below:
+        yield from ("", cell(sentence))
+
+
+def blocks(c: Comparison) -> Iterator[Block]:
+    """Every table of the comparison."""
+    rows = [(label, *_cells(c.answers[name], short)) for name, label in LABELS.items()]
+    title = "Figures, ITL and TTFT in ms: median [min-max] of runs"
+    yield Block(title, ("", *COLUMNS), rows, (0, 5), tuple(_intervals(c)))
+    title = "All runs of a side as one, in ms: quantiles of the merged distributions"
+    yield Block(title, ("", "gaps", "p50", "p90", "p99", "p99.9", "worst", "TTFT p50", "TTFT p99"), list(_merged(c)))
+    yield from _causes(c, "tail", "The tail's time by cause, in %", lambda v: words.percent(v).rstrip("%"), 0.001)
+    yield from _causes(c, "gap", "A gap's time by cause, in us: mean of a run's gaps", _micros, 0.002)
+    yield from _causes(c, "first", "A first token's wait by cause, in ms: mean of a run's waits", short, 0.002)
+
+
+def headline(c: Comparison) -> Iterator[str]:
     """What moved, in one sentence; then what the common test says of it."""
     asked = [c.answers[name] for name in LABELS]
     told = {word: _moved(asked, word) for word in CHANCE}
@@ -91,7 +134,7 @@ def _moved_causes(c: Comparison) -> str:
     return ", ".join([*told, *([f"{len(mine) - CAUSES_TOLD} more"] if len(mine) > CAUSES_TOLD else [])])
 
 
-def _sides(c: Comparison) -> Iterator[tuple[str, str]]:
+def sides(c: Comparison) -> Iterator[tuple[str, str]]:
     yield "A", _named(c.after)
     yield "B", f"{_named(c.before)} (compared against)"
     if c.pairs is not None:
@@ -132,17 +175,17 @@ def _intervals(c: Comparison) -> Iterator[str]:
         for low, high in [interval]
     ]
     if told:
-        yield from wrapped(f"95% of changes if the runs were drawn anew: {', '.join(told)}.", "  ")
+        yield f"95% of changes if the runs were drawn anew: {', '.join(told)}."
 
 
 def _merged(c: Comparison) -> Iterator[tuple[str, ...]]:
     for label, totals in zip("BA", c.merged, strict=True):
         ns, ttft = totals.gaps.lengths, totals.ttft
         figures = [*(ns.percentile(q) for q in (50, 90, 99, 99.9)), ns.max, ttft.percentile(50), ttft.percentile(99)]
-        yield label, f"{ns.count:,}", *(_digits(None if v is None else v / 1e6) for v in figures)
+        yield label, f"{ns.count:,}", *(short(None if v is None else v / 1e6) for v in figures)
 
 
-def _causes(c: Comparison, group: str, title: str, show: Show, smallest: float) -> Iterator[str]:
+def _causes(c: Comparison, group: str, title: str, show: Show, smallest: float) -> Iterator[Block]:
     """A table of causes, the largest first; what is small on both sides in every run is only named."""
     mine = [a for name, a in c.answers.items() if name.startswith(f"{group}.")]
     told = [a for a in mine if a.missing is None and any(a.spreads)]
@@ -152,16 +195,15 @@ def _causes(c: Comparison, group: str, title: str, show: Show, smallest: float) 
     if not large:
         return
     large.sort(key=lambda a: -max(s.median for s in a.spreads if s is not None))
-    yield from ("", title)
-    yield from grid(("cause", *COLUMNS), ((words.plain(a.figure.cause), *_cells(a, show)) for a in large), (0, 5))
+    rows = [(words.plain(a.figure.cause), *_cells(a, show)) for a in large]
     small = [words.plain(a.figure.cause) for a in told if a not in large]
-    if small:
-        yield from wrapped(f"Below {smallest:.1%} in every run: {', '.join(small)}.", "  ")
-    if missing := [words.plain(a.figure.cause) for a in mine if a.missing is not None]:
-        yield from wrapped(f"Not recorded: {', '.join(missing)}.", "  ")
+    missing = [words.plain(a.figure.cause) for a in mine if a.missing is not None]
+    below = [f"Below {smallest:.1%} in every run: {', '.join(small)}."] if small else []
+    below += [f"Not recorded: {', '.join(missing)}."] if missing else []
+    yield Block(title, ("cause", *COLUMNS), rows, (0, 5), tuple(below))
 
 
-def _notes(c: Comparison) -> Iterator[str]:
+def notes(c: Comparison) -> Iterator[str]:
     asked = c.judged
     exact = "exact" if all(a.measured.exact for a in asked) else "drawn"
     yield "B and A: median [min-max] of runs; a run is the sample."
@@ -190,20 +232,7 @@ def change(a: Answer) -> str:
     if a.figure.kind == "share":
         points = abs(value) * 100
         return f"{sign}{'0' if not value else f'{points:.1f}' if points >= 0.05 else '<0.1'} pt"
-    return sign + (_micros if a.figure.name.startswith("gap.") else _digits)(abs(value))
-
-
-def _digits(value: float | None) -> str:
-    """To about three digits; what is not 0 never prints as 0."""
-    if value is None:
-        return "-"
-    if value == 0:
-        return "0"
-    if value < 0.995:
-        return f"{value:.2f}" if value >= 0.005 else "<.01"
-    if value >= 9_999.5:
-        return f"{value / 1e3:.3g}k" if value < 999_500 else f"{value / 1e6:.3g}M"
-    return f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
+    return sign + (_micros if a.figure.name.startswith("gap.") else short)(abs(value))
 
 
 def _micros(ms: float | None) -> str:
@@ -211,7 +240,7 @@ def _micros(ms: float | None) -> str:
     if ms is None:
         return "-"
     if ms >= 9.9995:
-        return _digits(ms * 1e3)
+        return short(ms * 1e3)
     return f"{ms * 1e3:.0f}" if ms == 0 or ms >= 0.0005 else "<1"
 
 

@@ -43,7 +43,9 @@ def grid(head: Sequence[str], rows: Iterable[Sequence[str]], left: Iterable[int]
 
 def _folded(row: Sequence[str], widths: Sequence[int], flush: set[int]) -> Iterator[str]:
     """A row in as many lines as its longest words need."""
-    folded = [_fold(text, width) if i in flush else [text] for i, (text, width) in enumerate(zip(row, widths, strict=True))]
+    folded = [
+        _fold(text, width) if i in flush else [text] for i, (text, width) in enumerate(zip(row, widths, strict=True))
+    ]
     for line in zip_longest(*folded, fillvalue=""):
         yield GAP.join(
             text.ljust(width) if i in flush else text.rjust(width)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from stallbook.abilities import NOT_RECORDED, Rough, rough, unplaced
+from stallbook.abilities import NOT_RECORDED, Rough, unplaced
 from stallbook.beyond import after_emission, delivered, exactness, tally_waits
 from stallbook.counters import Counters, Speed, count, series, speed
 from stallbook.errors import StallbookError
@@ -164,7 +164,7 @@ def build(partition: Partition, boundary: Boundary = "engine") -> RunReport:
         reconcile=_reconciled(partition, waits),
         baseline=_baseline(partition.baseline),
         abilities=dict(partition.abilities),
-        rough=rough(run),
+        rough=partition.rough,
         unplaced=unplaced(run, partition.abilities),
         speed=speed(run),
         notes={slug: n for slug, n in {**run.notes, **partition.notes}.items() if n},

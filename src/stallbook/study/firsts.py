@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stallbook.causes import ordered
-from stallbook.study.layout import Cell, Table, milliseconds
+from stallbook.digits import short
+from stallbook.study.layout import Cell, Table
 from stallbook.study.outcomes import Outcome, Value, spread
 from stallbook.study.rungs import Rung
 
@@ -30,14 +31,14 @@ def firsts_table(rungs: Sequence[Rung], runs: Sequence[Outcome]) -> Table | None
     columns: dict[str, Value] = {"all": lambda run: _all(run)}
     columns |= {cause: _of(cause) for cause in named}
     columns["rest"] = lambda run: _all(run, leaving=named)
-    columns |= {short: _blocked(name) for short, name in BLOCKERS.items() if _ever(runs, name)}
+    columns |= {label: _blocked(name) for label, name in BLOCKERS.items() if _ever(runs, name)}
     rows = [(rung.name, [_cell(rung, runs, value) for value in columns.values()]) for rung in rungs]
     return Table("firsts", "The first token's wait by cause, ms a request", "rung", tuple(columns), rows, (_NOTE,))
 
 
 def _cell(rung: Rung, runs: Sequence[Outcome], value: Value) -> Cell:
     found = spread(value(run) for run in runs if run.rung == rung.slug)
-    return Cell(milliseconds(found.median), raw=found) if found else Cell("-")
+    return Cell(short(found.median), raw=found) if found else Cell("-")
 
 
 def _all(run: Outcome, leaving: Sequence[str] = ()) -> float | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any
 
+from stallbook.digits import short
 from stallbook.study.outcomes import Spread
 
 __all__ = [
@@ -18,8 +19,6 @@ __all__ = [
     "as_markdown",
     "as_text",
     "count",
-    "milliseconds",
-    "percent",
     "ranged",
     "wrapped",
 ]
@@ -56,34 +55,12 @@ class Table:
     """Columns of words, set flush left."""
 
 
-def milliseconds(value: float | None) -> str:
-    """A time or a rate to three digits; a time that is not 0 never prints as 0."""
-    if value is None:
-        return "-"
-    if value == 0:
-        return "0"
-    if value < 0.995:
-        return f"{value:.2f}" if value >= 0.005 else "<.01"
-    return f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
-
-
-def percent(value: float | None) -> str:
-    """A share; what is not 0 or 1 never prints as 0% or 100%."""
-    if value is None:
-        return "-"
-    if 0 < value < 0.0005:
-        return "<0.1%"
-    if 0.9995 <= value < 1:
-        return ">99.9%"
-    return f"{value:.1%}"
-
-
 def count(value: float | None) -> str:
     """A count; a median of counts may end in a half."""
     return "-" if value is None else f"{value:g}" if value < 1e6 else f"{value:.0f}"
 
 
-def ranged(values: Spread | None, show: Any = milliseconds) -> Cell:
+def ranged(values: Spread | None, show: Any = short) -> Cell:
     """``median [low-high]``; one run has no range."""
     if values is None:
         return Cell("-")

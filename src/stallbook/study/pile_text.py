@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from stallbook.digits import percent, short
 from stallbook.study.bent import Bent
-from stallbook.study.layout import Cell, Table, as_text, milliseconds, percent, wrapped
+from stallbook.study.layout import Cell, Table, as_text, wrapped
 from stallbook.study.pile import FAR, Charged, Pile
 from stallbook.tally import Distribution
 
@@ -76,7 +77,7 @@ def to_text(told: Mapping[str, Any]) -> str:
 def _gaps(found: Sequence[Mapping[str, Any]]) -> Table:
     rows = []
     for one in found:
-        times = [Cell(milliseconds(one["itl_ms"][key])) for key in (*PERCENTILES, "max")]
+        times = [Cell(short(one["itl_ms"][key])) for key in (*PERCENTILES, "max")]
         probe = "-" if one["probe_ns"] is None else f"{one['probe_ns'] / 1000:.0f}"
         more = [percent(one["gap_time"]["os_and_slow"]), probe, percent(one["stolen"])]
         rows.append((one["name"], [*times, *map(Cell, more)]))
@@ -114,7 +115,7 @@ def _far(found: Sequence[Mapping[str, Any]]) -> Table:
     for one in found:
         d = one["decode"]
         mean = d["far_host_ns"] / d["far_steps"] / 1e6 if d["far_steps"] else None
-        times = [milliseconds(mean), _seconds(d["far_excess_ns"])]
+        times = [short(mean), _seconds(d["far_excess_ns"])]
         figures = [f"{d['far_steps']:,}", f"{d['far_gaps']:,}", *times, percent(d["far_os"])]
         rows.append((one["name"], [Cell(x) for x in figures]))
     columns = ("steps", "gaps", "ms a step", "excess s", "os")
@@ -124,7 +125,7 @@ def _far(found: Sequence[Mapping[str, Any]]) -> Table:
 def _baselines(told: Mapping[str, Any]) -> str:
     rows, shown = [], told["sizes"]
     for one in told["fits"]:
-        at = [Cell(milliseconds(ns / 1e6)) for ns in one["at_ns"]]
+        at = [Cell(short(ns / 1e6)) for ns in one["at_ns"]]
         cells = [*at, Cell(_seconds(one["graph_ns"])), Cell(_seconds(one["wrong_ns"]))]
         rows.append((one["name"], cells))
     title = f"Baselines on one log with a busy neighbour: B(n), ms, at {told['kv_per_row']} KV tokens a row"
@@ -145,4 +146,4 @@ def _formula(one: Mapping[str, Any]) -> str:
 
 
 def _seconds(ns: float) -> str:
-    return milliseconds(ns / 1e9)
+    return short(ns / 1e9)

@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from stallbook.study.layout import wrapped
 from stallbook.study.plan import Cell
 
 __all__ = ["Bar", "Estimate", "duration"]
@@ -122,7 +123,7 @@ class Bar:
         self._progress.refresh()
 
     def _say(self, text: str) -> None:
-        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+        self._console.print(wrapped(text), highlight=False, markup=False, soft_wrap=True)
 
 
 _SHOWN = {"p50": "p50", "p99": "p99", "p99.9": "p999", "max": "max"}

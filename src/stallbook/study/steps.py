@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from stallbook.compare.verdict import Verdict, Word, judge_shares, judge_times, weaker
-from stallbook.study.layout import Cell, Table, percent, ranged
+from stallbook.digits import percent
+from stallbook.study.layout import Cell, Table, ranged
 from stallbook.study.outcomes import Outcome, Spread, Value, share_of, spread, time_of
 from stallbook.study.rungs import Rung
 

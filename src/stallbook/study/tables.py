@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from stallbook.causes import POST, ordered
+from stallbook.digits import percent, short
 from stallbook.study.drift import DRIFT_LIMIT, Drift, drift_of
 from stallbook.study.firsts import firsts_table
 from stallbook.study.folder import Folder
@@ -18,8 +19,6 @@ from stallbook.study.layout import (
     as_markdown,
     as_text,
     count,
-    milliseconds,
-    percent,
     ranged,
     wrapped,
 )
@@ -173,7 +172,7 @@ def _per_run(rung: Rung, runs: Sequence[Outcome], even: Sequence[Outcome], cause
     rows = []
     for run, flat in zip(runs, even, strict=True):
         if run.rung == rung.slug:
-            p99s = [Cell(milliseconds(x.times["p99"]), raw=x.times["p99"]) for x in (run, flat)]
+            p99s = [Cell(short(x.times["p99"]), raw=x.times["p99"]) for x in (run, flat)]
             shares = [run.share.get(cause, 0.0) for cause in causes]
             rows.append((str(run.seed), [*p99s, *(Cell(percent(share), raw=share) for share in shares)]))
     title = f"The tail of {rung.name}, run by run: p99 in ms, shares of tail time"
@@ -208,7 +207,7 @@ def _extent(values: Sequence[float]) -> Cell:
     if not values:
         return Cell("-")
     low, high = min(values), max(values)
-    shown = milliseconds(low) if low == high else f"{milliseconds(low)}-{milliseconds(high)}"
+    shown = short(low) if low == high else f"{short(low)}-{short(high)}"
     return Cell(shown, raw={"low": low, "high": high})
 
 

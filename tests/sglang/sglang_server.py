@@ -1,0 +1,131 @@
+"""A real SGLang server on the CPU with the tiny model, in each of its loops; and how it is asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+
+import engine_load
+import engine_server
+from engine_load import Answer, Ask
+from engine_server import NotServingError, command_line, count
+
+__all__ = ["LARGE_POOL", "LOOPS", "MIXED", "NORMAL", "OVERLAP", "Layout", "NotServingError", "Server", "load", "serving"]
+
+ENVIRONMENT = {
+    "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "SGLANG_USE_CPU_ENGINE": "1", "OMP_NUM_THREADS": "1",
+    "DO_NOT_TRACK": "1",
+}  # fmt: skip
+FLAGS = (
+    "--served-model-name", "tiny", "--device", "cpu", "--dtype", "float32", "--host", "127.0.0.1",
+    "--attention-backend", "torch_native", "--sampling-backend", "pytorch", "--context-length", "4096",
+    "--chunked-prefill-size", "256", "--max-running-requests", "16", "--skip-server-warmup", "--enable-metrics",
+    "--log-level-http", "warning", "--disable-radix-cache",
+)  # fmt: skip
+SMALL_POOL, LARGE_POOL = 2048, 16384
+"""Tokens of KV: the small pool runs full under the tests' load, the large one never does."""
+COUNTERS = ("sglang:num_retracted_requests_total", "sglang:generation_tokens_total", "sglang:prompt_tokens_total")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How SGLang goes about its work."""
+
+    name: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    flags: tuple[str, ...] = ()
+
+
+OVERLAP = Layout("overlap")
+"""The default: the next batch runs before the result of the one before it is processed."""
+NORMAL = Layout("normal", flags=("--disable-overlap-schedule",))
+LOOPS = (OVERLAP, NORMAL)
+MIXED = Layout("mixed", flags=("--enable-mixed-chunk",))
+"""Prefill and decode in one batch."""
+
+
+class Server(engine_server.Server):
+    """An SGLang server. `STALLBOOK_SGLANG_RUNNER` may hold words to put before the command, such as `nice`."""
+
+    def __init__(
+        self, home: Path, output: Path, layout: Layout, log: Path | None, *, pool: int = SMALL_POOL,
+        environment: Mapping[str, str] | None = None, flags: tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
+        super().__init__(output, log, ENVIRONMENT | dict(layout.environment) | dict(environment or {}))
+        words = [*shlex.split(os.environ.get("STALLBOOK_SGLANG_RUNNER", "")), sys.executable, "-m"]
+        words += ["sglang.launch_server", "--model-path", str(home / "tiny"), "--port", str(self.port)]
+        words += ["--max-total-tokens", str(pool)]
+        self.start([*words, *FLAGS, *layout.flags, *flags])
+
+    def counters(self) -> dict[str, int]:
+        """SGLang's own counts, by name, added up over ranks."""
+        return count(self.metrics(), *COUNTERS)
+
+    def role_of(self, pid: int) -> str:
+        """`api`, `engine`, `detokenizer`, `other`: SGLang names its processes."""
+        told = command_line(pid)
+        for word, role in (("sglang::scheduler", "engine"), ("sglang::detokenizer", "detokenizer")):
+            if word in told:
+                return role
+        return "api" if pid == self.process.pid else "other"
+
+
+@contextmanager
+def serving(
+    home: Path, output: Path, layout: Layout, log: Path | None, *, pool: int = SMALL_POOL,
+    environment: Mapping[str, str] | None = None, flags: tuple[str, ...] = (),
+) -> Iterator[Server]:  # fmt: skip
+    """A healthy server that is gone afterwards, whatever happens."""
+    server = Server(home, output, layout, log, pool=pool, environment=environment, flags=flags)
+    try:
+        server.wait()
+        yield server
+    finally:
+        server.stop() if server.process.poll() is None else server.reap()
+
+
+async def ask(session: aiohttp.ClientSession, url: str, one: Ask) -> Answer:
+    """Send one request and take its chunks as they come."""
+    prompt = {"text": one.prompt} if isinstance(one.prompt, str) else {"input_ids": one.prompt}
+    limits = {"max_new_tokens": one.max_tokens, "temperature": one.temperature, "ignore_eos": True}
+    body = {"rid": one.name, "stream": True, "sampling_params": limits, **prompt}
+    answer = Answer(one.name, time.perf_counter_ns())
+    try:
+        async with session.post(f"{url}/generate", json=body) as response:
+            if response.status != 200:
+                answer.error = f"{response.status}: {await response.text()}"
+            else:
+                await _chunks(response, answer)
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        answer.error = repr(error)
+    if not answer.error and answer.tokens != one.max_tokens:
+        answer.error = f"{answer.tokens} tokens of {one.max_tokens}"
+    return answer
+
+
+async def _chunks(response: aiohttp.ClientResponse, answer: Answer) -> None:
+    async for line in response.content:
+        if not line.startswith(b"data: ") or line.startswith(b"data: [DONE]"):
+            continue
+        now = time.perf_counter_ns()
+        told = json.loads(line[6:])
+        if "error" in told:
+            answer.error = json.dumps(told["error"])
+            continue
+        about = told["meta_info"]
+        answer.chunks.append((now, about["completion_tokens"] - answer.tokens))
+        answer.prompt_tokens, answer.tokens = about["prompt_tokens"], about["completion_tokens"]
+
+
+def load(url: str, asks: Sequence[Ask], at_once: int = 12) -> list[Answer]:
+    """All of them, at most so many at a time."""
+    return engine_load.load(url, asks, at_once, ask)

@@ -56,8 +56,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "conformance": (*READ, "digits", "log", "record"),
     "demo": ("errors", "record"),
     "study": (*CORE, "digits", "demo", "log", "tally", "counters", "partition", "compare"),
+    "predict": (*READ, *ANSWERS, "demo"),  # its scheduler, settings and workload; never its executor
     "inject": ("errors", "run", "causes", "demo", "record", "partition"),
-    "cli": (*READ, *ANSWERS, "frames", "report", "demo", "study", "inject", "log", "client", "record", "adapters"),
+    "cli": (*READ, *ANSWERS, "predict", "frames", "report", "demo", "study", "inject", "log", "client", "record", "adapters"),
 }
 """For each place what it may import of this package, itself apart. `report` derives nothing; only `cli` knows all."""
 

@@ -1,0 +1,1 @@
+"""What a fix would buy: the engine of a recorded run, simulated with other settings."""

@@ -1,0 +1,169 @@
+"""What the parts of a demonstrator's step cost, fitted to one run: the demonstrator's `Costs`.
+
+| part | law |
+|---|---|
+| decode, captured | a line in padded size and KV, padded rows reading the oldest row's again; sizes may be off it |
+| decode, eager | so much a row, and the KV |
+| prefill | so much a chunk, a token, a pair of tokens that attend to each other; and a token beyond `LARGE` |
+| swap | so much a copy and a token |
+| bookkeeping | before the passes, for output, and after: so much a step and a row |
+
+Decode and prefill have noise of their own (`pace`), which carries what their laws leave over. The other laws are scaled
+so that their steps add up to what they took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from stallbook.demo.scheduler import CAPTURED, Plan
+from stallbook.predict.laws import Law, fit_law
+from stallbook.predict.observed import Observed, Table
+
+__all__ = ["DemoCosts", "fit_costs"]
+
+Floats = npt.NDArray[np.float64]
+
+LARGE: Final = 1024
+"""A chunk beyond this many tokens no longer fits the cache that its products run in."""
+SETTLED: Final = 8.0
+"""So many separate stretches of a run in which a size was seen count as much as the line through all sizes."""
+STRETCH_NS: Final = 2_000_000_000
+COMPACT_OUTPUT: Final = 0.33
+"""What output costs with flat arrays over what it costs with objects: measured once, since no log holds both."""
+
+
+@dataclass(frozen=True)
+class DemoCosts:
+    """See the module. laws: by part; sizes: ns of each captured size that was seen, over the line."""
+
+    laws: Mapping[str, Law]
+    sizes: Mapping[int, float]
+    output_scale: float = 1.0
+
+    @property
+    def mixed(self) -> bool:
+        """See `Costs`: its chunks run one by one."""
+        return False
+
+    def __post_init__(self) -> None:
+        """What is asked for in every step is looked up once."""
+        laws = self.laws
+        put: Any = object.__setattr__
+        for name in ("captured", "eager", "prefill"):
+            put(self, f"_{name}", tuple(laws[name].coefficients))
+        for name in ("sched", "output", "close", "swap_out", "swap_in"):
+            put(self, f"_{name}", tuple(c * laws[name].bias for c in laws[name].coefficients))
+        put(self, "_sizes", dict(self.sizes))
+
+    def compact(self) -> DemoCosts:
+        """The same engine keeping tokens in flat arrays."""
+        return replace(self, output_scale=COMPACT_OUTPUT)
+
+    def sched(self, step: Plan) -> float:
+        """See `Costs`."""
+        a, b, c = self._sched  # type: ignore[attr-defined]
+        return float(a + b * len(step.decodes) + c * len(step.chunks))
+
+    def swap_out(self, tokens: int) -> float:
+        """See `Costs`."""
+        a, b = self._swap_out  # type: ignore[attr-defined]
+        return float(a + b * tokens)
+
+    def swap_in(self, tokens: int) -> float:
+        """See `Costs`."""
+        a, b = self._swap_in  # type: ignore[attr-defined]
+        return float(a + b * tokens)
+
+    def prefill(self, start: int, tokens: int) -> float:
+        """See `Costs`."""
+        a, b, c, d = self._prefill  # type: ignore[attr-defined]
+        return float(a + b * tokens + c * tokens * (start + 0.5 * tokens) + d * max(tokens - LARGE, 0))
+
+    def forward(self, step: Plan, kv: int) -> float:
+        """See `Costs`."""
+        rows = len(step.decodes)
+        if step.graph == CAPTURED:
+            fixed, row, token = self._captured  # type: ignore[attr-defined]
+            padded = step.padded
+            if padded > rows:
+                kv += (padded - rows) * (step.decodes[0].computed + 1)
+            return float(fixed + row * padded + token * kv + self._sizes.get(padded, 0.0))  # type: ignore[attr-defined]
+        row, token = self._eager  # type: ignore[attr-defined]
+        return float(row * rows + token * kv)
+
+    def output(self, tokens: int) -> float:
+        """See `Costs`."""
+        a, b = self._output  # type: ignore[attr-defined]
+        return float((a + b * tokens) * self.output_scale)
+
+    def close(self, step: Plan) -> float:
+        """See `Costs`."""
+        a, b = self._close  # type: ignore[attr-defined]
+        return float(a + b * len(step.decodes))
+
+
+def fit_costs(seen: Observed, speed: Mapping[str, Floats]) -> DemoCosts:
+    """Fit all laws. speed: of each table, the machine's speed at each of its rows."""
+    tables = seen.tables
+    ns = {name: np.where(table["ns"] > 0, table["ns"] / speed[name], -1.0) for name, table in tables.items()}
+    laws: dict[str, Law] = {}
+    laws["captured"], sizes = _captured(tables["decode"], ns["decode"])
+    laws["eager"] = _eager(tables["decode"], ns["decode"], laws["captured"], sizes)
+    laws["prefill"] = _prefill(tables["prefill"], ns["prefill"])
+    back = tables["swap"]["back"] == 1
+    for name, which in (("swap_out", ~back), ("swap_in", back)):
+        laws[name] = _line(tables["swap"]["tokens"][which], ns["swap"][which], ("copy", "token"))
+    rows = seen.run.steps.decode_tokens
+    chunks = np.bincount(tables["prefill"]["step"], minlength=len(rows)).astype(np.float64)
+    decoding = rows > 0
+    design = _columns(np.ones(len(rows)), rows, chunks)
+    laws["sched"] = fit_law(("step", "row", "chunk"), design[decoding], ns["sched"][decoding])
+    for name in ("output", "close"):
+        laws[name] = _line(rows[decoding], ns[name][decoding], ("step", "row"))
+    return DemoCosts(laws, sizes)
+
+
+def _columns(*columns: Any) -> Floats:
+    return np.stack([np.asarray(c, np.float64) for c in columns], axis=1)
+
+
+def _line(x: Any, ns: Floats, terms: tuple[str, str]) -> Law:
+    return fit_law(terms, _columns(np.ones(len(x)), x), ns)
+
+
+def _captured(table: Table, ns: Floats) -> tuple[Law, dict[int, float]]:
+    """The line through all sizes and the KV, then what each size is off it, as far as it was seen often enough."""
+    at = (table["graph"] == CAPTURED) & (ns > 0)
+    padded, kv, t = table["padded"][at], (table["kv"] + table["extra_kv"])[at], table["t"][at]
+    design = _columns(np.ones(len(padded)), padded, kv)
+    law = fit_law(("step", "row", "kv token"), design, ns[at])
+    sizes: dict[int, float] = {}
+    for size in np.unique(padded).tolist():
+        mine = padded == size
+        seen = len(np.unique(t[mine] // STRETCH_NS))
+        expected = law.of(design[mine])
+        over = float(np.median(ns[at][mine] - expected))
+        sizes[size] = over * seen / (seen + SETTLED)
+    return law, sizes
+
+
+def _eager(table: Table, ns: Floats, captured: Law, sizes: Mapping[int, float]) -> Law:
+    """Eager steps where the run has them; else each row is a captured batch of one."""
+    at = (table["graph"] != CAPTURED) & (ns > 0)
+    terms = ("row", "kv token")
+    if int(at.sum()) >= 8:
+        return fit_law(terms, _columns(table["rows"], table["kv"])[at], ns[at])
+    row = captured["step"] + captured["row"] + sizes.get(1, 0.0)
+    return Law(terms, (row, captured["kv token"]), note="no eager step: each row as a captured batch of one")
+
+
+def _prefill(table: Table, ns: Floats) -> Law:
+    tokens, start = table["tokens"].astype(np.float64), table["start"]
+    design = _columns(np.ones(len(tokens)), tokens, tokens * (start + 0.5 * tokens), np.maximum(tokens - LARGE, 0.0))
+    return fit_law(("chunk", "token", "pair", f"token beyond {LARGE}"), design, ns)

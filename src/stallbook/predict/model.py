@@ -1,0 +1,161 @@
+"""The model of a recorded run: its requests, its scheduler, what its steps cost, its machine, its heap.
+
+`fit` makes one from a log; `simulate_with` runs it under other settings. Nothing is read from any other run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from stallbook.demo.history import HEAP_OBJECTS
+from stallbook.demo.scheduler import CAPTURED, Limits
+from stallbook.demo.settings import Settings
+from stallbook.errors import StallbookError
+from stallbook.predict.costs import DemoCosts, fit_costs
+from stallbook.predict.heap import Collector, HeapFit, fit_heap
+from stallbook.predict.observed import Observed, observe
+from stallbook.predict.pace import Noise, RunPace
+from stallbook.predict.policy import DemoPolicy
+from stallbook.predict.ports import NoHeap, Request
+from stallbook.predict.simulate import Setup, simulate
+from stallbook.predict.speed import Series, probe_series
+from stallbook.predict.trail import Trail
+from stallbook.run import UNKNOWN, Run
+
+__all__ = ["Model", "fit", "limits_of", "settings_of", "setup_of", "simulate_with"]
+
+Floats = npt.NDArray[np.float64]
+
+SERVER_OBJECTS: Final = 2 * HEAP_OBJECTS + 120_000
+"""What the collector walks of the demonstrator's heap at its start, where a log does not tell."""
+WAKE_NS: Final = 80_000
+CUT_PROMPT: Final = 2048
+
+
+@dataclass(frozen=True)
+class Model:
+    """Everything that was fitted from one run. speed: None where its log has no probe: then it is taken as steady."""
+
+    run: Run
+    settings: Settings
+    requests: tuple[Request, ...]
+    seen: Observed
+    costs: DemoCosts
+    heap: HeapFit | None
+    speed: Series | None
+    noise: Noise
+    notes: tuple[str, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+def settings_of(run: Run) -> Settings:
+    """The demonstrator's settings that a log was recorded with."""
+    if not run.engine.startswith("stallbook demo"):
+        what = f"was recorded by {run.engine or 'an engine that it does not name'}"
+        raise StallbookError("no-model", what, "predict needs a log of `stallbook demo`", run.path)
+    known = {f.name for f in fields(Settings)}
+    return Settings.from_mapping({key: value for key, value in run.config.items() if key in known})
+
+
+def limits_of(settings: Settings) -> Limits:
+    """The scheduler's part of the settings."""
+    names = ("kv_blocks", "max_num_seqs", "token_budget", "capture_sizes", "admit_watermark")
+    return Limits(**{name: getattr(settings, name) for name in names}, recompute=settings.preemption == "recompute")
+
+
+def fit(run: Run) -> Model:
+    """The model of a run; StallbookError where its scheduler does not do what the log says."""
+    settings = settings_of(run)
+    seen = observe(run, DemoPolicy(limits_of(settings)))
+    if not seen.replay.exact:
+        first = seen.replay.mismatches[0]
+        what = f"step {first.step} has {first.field} {first.recorded}, its scheduler plans {first.planned}"
+        raise StallbookError("no-replay", what, "predict needs a whole log of an engine with this scheduler", run.path)
+    speed = probe_series(run)
+    at = {name: _speed_at(speed, table["t"]) for name, table in seen.tables.items()}
+    costs = fit_costs(seen, at)
+    heap = fit_heap(seen, _speed_at(speed, run.pauses.t0), SERVER_OBJECTS, frozen=settings.gc_freeze)
+    notes: list[str] = []
+    requests = _requests(seen, speed, notes)
+    return Model(run, settings, requests, seen, costs, heap, speed, _noise(seen, costs, at), tuple(notes))
+
+
+def _speed_at(speed: Series | None, t: Any) -> Floats:
+    return np.ones(len(t)) if speed is None else speed.at(t) / speed.level
+
+
+def _requests(seen: Observed, speed: Series | None, notes: list[str]) -> tuple[Request, ...]:
+    """The workload: what each request asked, and what tokenizing it took at the speed 1."""
+    r = seen.run.requests
+    tok = np.where(seen.tok >= 0, seen.tok / _speed_at(speed, r.arrive), np.nan)
+    missing = np.isnan(tok) & (r.prompt_tokens > 0)
+    if missing.any():
+        tok = np.where(missing, _unseen_tok(seen, notes), tok)
+    made = np.bincount(seen.run.emissions.request, minlength=len(r.names))
+    out = np.where(r.max_tokens > 0, r.max_tokens, np.maximum(made, 1))
+    keep = (r.prompt_tokens > 0) & (r.arrive != UNKNOWN)
+    return tuple(
+        Request(r.names[i], int(r.arrive[i] - seen.origin), int(r.prompt_tokens[i]), int(out[i]), float(tok[i]))
+        for i in np.flatnonzero(keep).tolist()
+    )
+
+
+def _unseen_tok(seen: Observed, notes: list[str]) -> Floats:
+    """Tokenized elsewhere: at most from arrival to admission, and at least what its tokens take at the usual rate."""
+    r = seen.run.requests
+    waited = np.where(r.admit != UNKNOWN, r.admit - r.arrive, 0).astype(np.float64)
+    short = (r.prompt_tokens < CUT_PROMPT) & (waited > 0)
+    rate = float(np.quantile(waited[short] / r.prompt_tokens[short], 0.1)) if short.any() else 0.0
+    notes.append("tokenizing was not on the loop: its times are guessed from the wait for admission")
+    cut = r.prompt_tokens >= CUT_PROMPT
+    guessed: Floats = np.where(cut, np.maximum(waited, rate * r.prompt_tokens), rate * r.prompt_tokens)
+    return guessed
+
+
+def _noise(seen: Observed, costs: DemoCosts, at: Mapping[str, Floats]) -> Noise:
+    """What the laws and the probe leave of each decode and each chunk."""
+    d, p = seen.tables["decode"], seen.tables["prefill"]
+    good, fine = d["ns"] > 0, p["ns"] > 0
+    decode = d["ns"][good] / (_decode_law(d, costs)[good] * at["decode"][good])
+    law = np.array([costs.prefill(a, n) for a, n in zip(p["start"].tolist(), p["tokens"].tolist(), strict=True)])
+    chunk = p["ns"][fine] / (law[fine] * at["prefill"][fine]) if len(law) else np.ones(0)
+    return Noise(d["t"][good] - seen.origin, decode, d["delay"][good], p["t"][fine] - seen.origin, chunk)
+
+
+def _decode_law(d: Mapping[str, Any], costs: DemoCosts) -> Floats:
+    captured = d["graph"] == CAPTURED
+    fixed, row, token = costs.laws["captured"].coefficients
+    size = np.array([costs.sizes.get(n, 0.0) for n in d["padded"].tolist()])
+    law = fixed + row * d["padded"] + token * (d["kv"] + d["extra_kv"]) + size
+    row, token = costs.laws["eager"].coefficients
+    return np.asarray(np.maximum(np.where(captured, law, row * d["rows"] + token * d["kv"]), 1.0))
+
+
+def setup_of(
+    model: Model, settings: Settings, *, speed: Series | None = None, level: float = 1.0, draw: int | None = None
+) -> Setup:
+    """The engine of the model with these settings. speed: another series than its own. draw: as `RunPace`."""
+    costs = model.costs
+    heap = model.heap
+    if settings.compact_history and not model.settings.compact_history:
+        costs = costs.compact()
+        heap = heap.compact() if heap else None
+    if heap and settings.gc_freeze and not model.settings.gc_freeze:
+        heap = heap.frozen()
+    scale = model.speed.level if model.speed else 1.0
+    pace = RunPace(speed or model.speed, model.noise, scale=scale, level=level, draw=draw)
+    return Setup(
+        DemoPolicy(limits_of(settings)), costs, pace, Collector(heap) if heap else NoHeap(),
+        on_loop=settings.tokenize == "loop", wake_ns=WAKE_NS,
+        stop_ns=int((settings.seconds + settings.drain_seconds) * 1e9),
+    )  # fmt: skip
+
+
+def simulate_with(model: Model, settings: Settings, **more: Any) -> Trail:
+    """The run that these settings would have given. more: as `setup_of`."""
+    return simulate(model.requests, setup_of(model, settings, **more))

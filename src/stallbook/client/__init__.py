@@ -13,11 +13,13 @@ from pathlib import Path
 from stallbook.client.join import joined
 from stallbook.client.read import read
 from stallbook.client.seen import Chunk, Request, Seen
+from stallbook.client.served import joined_by_server
 from stallbook.run import Run
 
-__all__ = ["Chunk", "Request", "Seen", "join", "joined", "read"]
+__all__ = ["Chunk", "Request", "Seen", "join", "joined", "joined_by_server", "read"]
 
 
 def join(run: Run, path: str | os.PathLike[str]) -> Run:
     """The run with the deliveries that a client's log holds; `StallbookError` where the two do not belong together."""
-    return joined(run, read(Path(path)))
+    seen = read(Path(path))
+    return joined_by_server(run, seen) if seen.served else joined(run, seen)

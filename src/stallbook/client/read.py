@@ -2,6 +2,7 @@
 
 - AIPerf's raw export, `profile_export_raw.jsonl`.
 - The simple form: `{"request": ID, "start": NS, "chunks": [{"t": NS, "tokens": N}, ...]}`.
+- Streams of llama.cpp with the server's own timings, as server-sent events or their objects, a chunk a line.
 
 Files without a time for each chunk are refused with the reason. Lines may be long (AIPerf keeps the whole prompt), so
 one is held at a time. A last line that was cut off is left out and counted.
@@ -11,12 +12,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
 from stallbook.client.aiperf import aiperf
+from stallbook.client.llama import Streams, event, is_stream
 from stallbook.client.seen import UNSTATED, Chunk, Request, Seen
 from stallbook.client.told import WrongError, clock, count, known, name, stamps
 from stallbook.errors import StallbookError
@@ -29,18 +32,23 @@ _READS: Final = (
 _WHOLE: Final = 1 << 26
 """A file that is one JSON object is read only up to this size, to say what it is."""
 
+_EVENT: Final = re.compile(rb"\s*(?:(?:data|error|event|id|retry) ?)?:")
+"""A line of server-sent events."""
+_TIMED: Final = 'send "timings_per_token": true with each request; then each chunk tells them'
+
 Reader = Callable[[dict[str, Any], Seen], Request | None]
 
 
 def read(path: Path) -> Seen:
     """What the client of this log saw."""
     seen = Seen(str(path), "")
+    streams = Streams(seen)
     reader: Reader | None = None
     try:
         for number, told in _lines(path, seen):
             where = f"{path}:{number}"
             if reader is None:
-                seen.tool, reader = _kind(told, where)
+                seen.tool, reader = _kind(told, where, streams)
             try:
                 one = reader(told, seen)
             except WrongError as wrong:
@@ -54,6 +62,10 @@ def read(path: Path) -> Seen:
         raise StallbookError("unreadable", what, "check the path and the disk", str(path)) from None
     if reader is None:
         raise StallbookError("empty", "holds no request", _READS, str(path))
+    if reader == streams.take:
+        seen.served, seen.requests = True, list(streams.requests())
+        if not seen.requests:
+            raise StallbookError("client-format", "streams without the server's timings", _TIMED, str(path))
     return seen
 
 
@@ -66,6 +78,10 @@ def _lines(path: Path, seen: Seen) -> Iterator[tuple[int, dict[str, Any]]]:
                 if not line.strip():
                     continue
                 try:
+                    if _EVENT.match(line):
+                        if (told := event(line)) is not None:
+                            yield number, told
+                        continue
                     told = json.loads(line)
                     if not isinstance(told, dict):
                         raise ValueError
@@ -89,11 +105,13 @@ def _foreign(path: Path, number: int) -> StallbookError:
     return StallbookError("foreign", "not a line of JSON", _READS, f"{path}:{number}")
 
 
-def _kind(told: dict[str, Any], where: str) -> tuple[str, Reader]:
+def _kind(told: dict[str, Any], where: str, streams: Streams) -> tuple[str, Reader]:
     if "start_perf_ns" in told and "responses" in told:
         return "AIPerf", aiperf
     if "request" in told and "chunks" in told:
         return "simple form", _simple
+    if is_stream(told):
+        return "llama.cpp streams", streams.take
     raise _refused(told, where)
 
 

@@ -52,10 +52,9 @@ class Later:
 
     def look(self, now: int) -> None:
         """To be called by a hook that began at `now`, once `len(entries)` is over `FEW` or `since` is `LONG_NS` ago."""
+        self._sample = self._clock() - now
         if len(self.entries) >= _MANY or now - self.since > LONG_NS:
             self.flush()
-        else:
-            self._sample = self._clock() - now
 
     def flush(self) -> None:
         """Work off what waits. On the thread of the hooks."""

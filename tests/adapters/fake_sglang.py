@@ -153,7 +153,9 @@ class Scheduler:
         if batch is not None:
             self.process_batch_result(batch, self.run_batch(batch, ms))
 
-    def overlap(self, batch: Batch | None, ms: float = 5, meanwhile: Meanwhile = nothing, at_once: bool = False) -> None:
+    def overlap(
+        self, batch: Batch | None, ms: float = 5, meanwhile: Meanwhile = nothing, at_once: bool = False
+    ) -> None:
         """`at_once`: the result of the pass before is not to wait for this one."""
         waiting = len(self.results)
         self._plan(batch, meanwhile)

@@ -19,7 +19,18 @@ import engine_server
 from engine_load import Answer, Ask
 from engine_server import NotServingError, command_line, count
 
-__all__ = ["LARGE_POOL", "LOOPS", "MIXED", "NORMAL", "OVERLAP", "Layout", "NotServingError", "Server", "load", "serving"]
+__all__ = [
+    "LARGE_POOL",
+    "LOOPS",
+    "MIXED",
+    "NORMAL",
+    "OVERLAP",
+    "Layout",
+    "NotServingError",
+    "Server",
+    "load",
+    "serving",
+]
 
 ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "SGLANG_USE_CPU_ENGINE": "1", "OMP_NUM_THREADS": "1",
@@ -29,10 +40,11 @@ FLAGS = (
     "--served-model-name", "tiny", "--device", "cpu", "--dtype", "float32", "--host", "127.0.0.1",
     "--attention-backend", "torch_native", "--sampling-backend", "pytorch", "--context-length", "4096",
     "--chunked-prefill-size", "256", "--max-running-requests", "16", "--skip-server-warmup", "--enable-metrics",
-    "--log-level-http", "warning", "--disable-radix-cache",
+    "--log-level-http", "warning", "--disable-radix-cache", "--schedule-conservativeness", "0.3",
 )  # fmt: skip
-SMALL_POOL, LARGE_POOL = 2048, 16384
-"""Tokens of KV: the small pool runs full under the tests' load, the large one never does."""
+SMALL_POOL, LARGE_POOL = 4096, 16384
+"""Tokens of KV: the small pool runs full under the tests' load, the large one never does. A request that fits into none
+waits for good, and all others behind it."""
 COUNTERS = ("sglang:num_retracted_requests_total", "sglang:generation_tokens_total", "sglang:prompt_tokens_total")
 
 

@@ -20,10 +20,8 @@ _SETTINGS: Final = {
     ),
     "memory": ("disable_radix_cache", "enable_hierarchical_cache"),
     "model": ("context_length", "dtype", "kv_cache_dtype", "quantization"),
-    "exec": (
-        "attention_backend", "grammar_backend", "cuda_graph_max_bs_decode", "cuda_graph_bs_decode",
-        "cuda_graph_backend_decode",
-    ),
+    "exec.kernel": ("attention_backend", "grammar_backend"),
+    "exec.graph": ("cuda_graph_max_bs_decode", "cuda_graph_bs_decode", "cuda_graph_backend_decode"),
     "parallel": ("tp_size", "dp_size", "pp_size"),
     "device": ("device", "numa_node", "gc_threshold"),
     "serving": (
@@ -67,9 +65,11 @@ def _parts(scheduler: Any) -> SimpleNamespace:
     context, arguments = sys.modules.get("sglang.srt.runtime_context"), getattr(scheduler, "server_args", None)
     found = SimpleNamespace(scheduler=scheduler)
     for name in _SETTINGS:
-        get = getattr(context, f"get_{name}", None)
-        if name != "scheduler":
-            setattr(found, name, arguments if get is None else get())
+        part, _, inner = name.partition(".")
+        if part != "scheduler":
+            get = getattr(context, f"get_{part}", None)
+            bag = arguments if get is None else get()
+            setattr(found, name, getattr(bag, inner, bag) if inner else bag)
     return found
 
 

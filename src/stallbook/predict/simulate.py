@@ -60,7 +60,7 @@ class _Engine:
     def serve(self) -> Trail:
         """The loop of the engine."""
         while self.now < self.setup.stop_ns:
-            if self.policy.busy or self._due():
+            if self.policy.busy or self._due(self.now):
                 self._steps()
             elif self.away:
                 self.now = max(self.now + 1, self.away[0][0] + POLL_NS // 2)
@@ -72,8 +72,8 @@ class _Engine:
         self.trail.end_ns = self.now
         return self.trail
 
-    def _due(self) -> bool:
-        return bool(self.order) and self.requests[self.order[0]].at_ns <= self.now
+    def _due(self, now: int) -> bool:
+        return bool(self.order) and self.requests[self.order[0]].at_ns <= now
 
     def _next(self) -> int:
         """When something new comes in at the earliest."""
@@ -84,7 +84,8 @@ class _Engine:
 
     def _take_in(self) -> bool:
         took = self._poll()
-        while self._due():
+        began = self.now
+        while self._due(began):
             key = self.order.popleft()
             cost = self.requests[key].tok_ns * self.pace.speed(self.now)
             if self.setup.on_loop:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -176,10 +176,13 @@ class Scheduler:
 class Hooked:
     """A scheduler that is hooked as a real one is, and the process that records it."""
 
-    def __init__(self, folder: Path, clock: Clock, overlap: bool = False, stream: Stream | None = None) -> None:
+    def __init__(
+        self, folder: Path, clock: Clock, overlap: bool = False, stream: Stream | None = None, **more: Any
+    ) -> None:  # fmt: skip
+        """more: attributes of the scheduler."""
         self.folder, self.clock = folder, clock
         self.process = process(folder, clock)
-        self.module = module()
+        self.module = module(**more)
         engine.install(self.module, self.process)
         self.scheduler: Scheduler = self.module.Scheduler(clock, overlap, stream)
 
@@ -211,10 +214,10 @@ class Hooked:
         recorder.close()
 
 
-def module() -> Any:
+def module(**more: Any) -> Any:
     """`sglang.srt.managers.scheduler`: classes of its own, for they are hooked."""
     made: Any = ModuleType("sglang.srt.managers.scheduler")
-    made.Scheduler = type("Scheduler", (Scheduler,), dict(vars(Scheduler)))
+    made.Scheduler = type("Scheduler", (Scheduler,), {**vars(Scheduler), **more})
     made.Req = type("Req", (Req,), dict(vars(Req)))
     return made
 
@@ -222,8 +225,3 @@ def module() -> Any:
 def process(folder: Path, clock: Clock) -> Process:
     """A process of a server that records to `folder`."""
     return Process(folder, "sglang 0.0", Hooks(), clock)
-
-
-def lengths(requests: Iterable[Req]) -> list[int]:
-    """How long each answer is."""
-    return [len(one.output_ids) for one in requests]

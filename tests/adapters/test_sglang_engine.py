@@ -7,11 +7,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from fake_sglang import Batch, Hooked, Req, Scheduler, process
+from fake_sglang import Batch, Hooked, Req, Scheduler, module, process
 from fakes import MS, START, Clock, gaps
 
 import stallbook as sb
-from stallbook.adapters.sglang import engine as hooks_of_the_engine
+from stallbook.adapters.sglang import engine
 from stallbook.run import NEVER
 
 
@@ -249,12 +249,9 @@ def test_a_hook_that_raises_costs_nothing_but_itself(
     ids=str,
 )
 def test_ranks(more: dict[str, int], role: str, tmp_path: Path, clock: Clock) -> None:
-    module = Hooked(tmp_path / "other.stall", clock).module
-    ours = process(tmp_path / "a.stall", clock)
-    fresh = type("Scheduler", (Scheduler,), {**vars(Scheduler), **more})
-    module.Scheduler = fresh
-    hooks_of_the_engine.install(module, ours)
-    fresh(clock)
+    made, ours = module(**more), process(tmp_path / "a.stall", clock)
+    engine.install(made, ours)
+    made.Scheduler(clock)
     assert ours.role == role
     assert (tmp_path / "a.dp1.stall").is_dir() == ("dp_rank" in more)
     if ours.recorder is not None:

@@ -2,10 +2,13 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/stallbook
 VLLM ?= 0.32.0
-VLLM_HOME ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/stallbook/vllm-$(VLLM)
+VLLM_HOME ?= $(CACHE)/vllm-$(VLLM)
+SGLANG ?= 0.5.23
+SGLANG_HOME ?= $(CACHE)/sglang-$(SGLANG)
 
-.PHONY: demo test slow test-browser test-vllm lint bench clean
+.PHONY: demo test slow test-browser test-vllm test-sglang lint bench clean
 
 demo: $(VENV)/.ready
 	$(BIN)/stallbook demo
@@ -24,6 +27,11 @@ test-browser: $(VENV)/.ready
 test-vllm:
 	$(PYTHON) tests/vllm/environment.py $(VLLM_HOME) --version $(VLLM)
 	$(VLLM_HOME)/venv/bin/python -m pytest -p no:cacheprovider -m vllm tests/vllm $(ARGS)
+
+# Against a real server. Makes an environment of some 3 GB outside the checkout, once (Python 3.11, PyPI).
+test-sglang:
+	$(PYTHON) tests/sglang/environment.py $(SGLANG_HOME) --version $(SGLANG)
+	$(SGLANG_HOME)/venv/bin/python -m pytest -p no:cacheprovider -m sglang tests/sglang $(ARGS)
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

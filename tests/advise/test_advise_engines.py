@@ -14,11 +14,12 @@ from stallbook.advise.engines import ENGINES, engine_of
 from stallbook.advise.fixes import FIXES, RECORD, every_fix, fixes_of, record_of
 from stallbook.advise.knobs import Engine
 from stallbook.advise.knobs_demo import DEMO
-from stallbook.advise.knobs_vllm import VERSION, VLLM
+from stallbook.advise.knobs_sglang import SGLANG
+from stallbook.advise.knobs_vllm import VLLM
 from stallbook.causes import ORDER
 from stallbook.cli.demo import demo
 
-STORED = Path(__file__).parent.parent / "data" / "flags" / f"vllm-{VERSION}.json"
+STORED = Path(__file__).parent.parent / "data" / "flags"
 
 
 def test_every_cause_of_a_gap_has_a_fix_but_what_no_record_explains() -> None:
@@ -57,11 +58,12 @@ def test_the_demonstrators_knobs_are_its_commands_options_with_their_defaults() 
         assert parameter.default == default, knob.flag
 
 
-def test_vllms_knobs_are_its_flags_with_their_defaults() -> None:
-    """The stored list is held against the installed version by tests/vllm/test_vllm_flags.py."""
-    told = json.loads(STORED.read_text(encoding="utf-8"))
-    assert told["version"] == VERSION
-    for knob in VLLM.knobs:
+@pytest.mark.parametrize("engine", [VLLM, SGLANG], ids=lambda engine: engine.prefix)
+def test_an_engines_knobs_are_its_flags_with_their_defaults(engine: Engine) -> None:
+    """The stored list is held against the installed version by tests/ENGINE/test_ENGINE_flags.py."""
+    told = json.loads((STORED / f"{engine.prefix}-{engine.version}.json").read_text(encoding="utf-8"))
+    assert told["version"] == engine.version
+    for knob in engine.knobs:
         assert knob.flag in told["flags"]
         assert told["flags"][knob.flag] == knob.default, knob.flag
 

@@ -13,7 +13,7 @@ from stallbook.adapters.plugin import VARIABLE
 
 __all__ = ["ENGINES", "GROUP", "attach", "launched"]
 
-ENGINES: Final = ("vllm", "transformers")
+ENGINES: Final = ("vllm", "sglang", "transformers")
 """Packages beside this file, each with a `register`."""
 GROUP: Final = "stallbook.adapters"
 """Entry points by which other packages bring adapters: functions such as `register`."""

@@ -1,4 +1,4 @@
-"""SGLang's flags, as its server's arguments spell them. Read from its source, and not tested against it."""
+"""SGLang's flags, as `python -m sglang.launch_server --help` spells them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _rows(m: Measured) -> str:
 SGLANG: Final = Engine(
     name="SGLang",
     prefix="sglang",
-    source=f"the source of SGLang {VERSION} (srt/arg_groups/fields), not tested against it",
+    source=f"SGLang {VERSION}, python -m sglang.launch_server --help",
     knobs=(
         Knob("smaller-chunks", "--chunked-prefill-size", "chunked_prefill_size", None, "lower", budget, small_budget),
         Knob("space-prefills", "--prefill-decode-interval", "prefill_decode_interval", None, "raise"),

@@ -11,7 +11,8 @@ steps right before it in which somebody was. A request that is kept out changes 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from collections.abc import Sequence as Row
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -110,7 +111,7 @@ class _Recorded:
             found.setdefault(row, []).append(key)
         return found
 
-    def differs(self, row: int, step: Plan) -> Mismatch | None:
+    def differs(self, row: int, step: Plan, emitting: Row[Sequence]) -> Mismatch | None:
         """The first field of a plan that is not as recorded."""
         kv = sum(seq.computed + 1 for seq in step.decodes)
         prompt = sum(chunk.tokens for chunk in step.chunks)
@@ -121,7 +122,7 @@ class _Recorded:
             len(step.decodes), prompt, step.graph, step.padded, kv, step.blocked,
             sorted(item.seq.key for item in step.evict if item.mode != RESTART),
             sorted({*(seq.key for seq in step.readmit), *back}),
-            sorted(seq.key for seq in step.decodes),
+            sorted(seq.key for seq in emitting),
         )  # fmt: skip
         for name, value in zip(FIELDS, planned, strict=True):
             if name in self.columns:
@@ -133,25 +134,37 @@ class _Recorded:
         return None
 
 
-def replay(run: Run, policy: Policy, into: Replay | None = None) -> Iterator[Replayed]:
-    """Each step of a run with its plan, before it is committed. What differs from the record is noted in `into`."""
+def replay(
+    run: Run, policy: Policy, into: Replay | None = None, *, came: Mapping[int, Row[int]] | None = None,
+    outputs: Row[int] | None = None,
+) -> Iterator[Replayed]:  # fmt: skip
+    """Each step of a run with its plan, before it is committed. What differs from the record is noted in `into`.
+
+    came: who came in at each step, in order, if not by `intake_steps`. outputs: how many tokens each request makes.
+    """
     found = Replay() if into is None else into
     recorded = _Recorded(run)
-    prompts, outputs = run.requests.prompt_tokens.tolist(), _outputs(run)
-    came: dict[int, list[int]] = {}
-    intake = intake_steps(run)
-    for key in np.argsort(run.requests.arrive, kind="stable").tolist():
-        came.setdefault(int(intake[key]), []).append(key)
+    prompts, outputs = run.requests.prompt_tokens.tolist(), _outputs(run) if outputs is None else outputs
+    came = _came(run) if came is None else came
     for row in range(len(run.steps.id)):
-        new = came.get(row, [])
+        new = came.get(row, ())
         for key in new:
             _join(run, policy, Sequence(key, prompts[key], outputs[key]))
         step = policy.plan()
-        if (differs := recorded.differs(row, step)) is not None:
+        if (differs := recorded.differs(row, step, policy.emitting(step))) is not None:
             found.mismatches.append(differs)
         _count(found, step)
         yield Replayed(row, step, tuple(new))
         policy.commit(step, 1)
+
+
+def _came(run: Run) -> dict[int, list[int]]:
+    """Who came in at each step, in the order of arrival."""
+    came: dict[int, list[int]] = {}
+    intake = intake_steps(run)
+    for key in np.argsort(run.requests.arrive, kind="stable").tolist():
+        came.setdefault(int(intake[key]), []).append(key)
+    return came
 
 
 def _join(run: Run, policy: Policy, seq: Sequence) -> None:

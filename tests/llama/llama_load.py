@@ -1,4 +1,4 @@
-"""Streaming requests from threads, standard library alone. Each stream is kept as it came, and can be saved as it came."""
+"""Streaming requests from threads, standard library alone. Each stream is kept as it came, line by line."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from llama_words import SYLLABLES
-
 
 @dataclass(frozen=True)
 class Ask:
     """One request. after: seconds after the first one is sent. timings: ask for the server's own of each token."""
 
-    prompt: str
+    prompt: list[int]
     max_tokens: int
     after: float = 0.0
     path: str = "/v1/completions"
@@ -47,9 +45,9 @@ class Answer:
         return json.dumps(told[0]) if told else "" if self.status == 200 else f"status {self.status}"
 
 
-def words(rng: Random, count: int) -> str:
-    """A text of so many tokens: each syllable is a word of the model's vocabulary."""
-    return " ".join(rng.choices(SYLLABLES, k=count))
+def ids(rng: Random, count: int) -> list[int]:
+    """So many words of the tiny model's vocabulary, as tokens."""
+    return [rng.randrange(300, 1000) for _ in range(count)]
 
 
 def ask(url: str, one: Ask, answer: Answer) -> None:

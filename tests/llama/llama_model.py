@@ -13,18 +13,20 @@ from pathlib import Path
 import gguf
 import numpy as np
 import numpy.typing as npt
-from llama_words import SYLLABLES
 
 VOCABULARY = 1024
 CONTEXT = 8192
 WIDTH, LAYERS, HEADS, HIDDEN = 256, 4, 4, 512
+FIRST_WORD = 259
+"""The tokens from here on are words; before them are bytes and marks."""
+SYLLABLES = ("ka", "lo", "mi", "ren", "tu", "vash", "po", "ni", "ste", "qua", "dor", "el", "in", "ash", "ber", "ton")
 
 
 def tokens() -> tuple[list[str], list[int]]:
     """The vocabulary with the kind of each token."""
     rng = random.Random(0)
     words: dict[str, None] = {}
-    while len(words) < VOCABULARY - 259:
+    while len(words) < VOCABULARY - FIRST_WORD:
         words["▁" + "".join(rng.choices(SYLLABLES, k=rng.randint(1, 3)))] = None
     kinds = gguf.TokenType
     told = [("<unk>", kinds.UNKNOWN), ("<s>", kinds.CONTROL), ("</s>", kinds.CONTROL)]
@@ -60,7 +62,7 @@ def make(path: Path) -> None:
     file.add_eos_token_id(2)
     file.add_chat_template("{% for message in messages %}{{ message['content'] }}\n{% endfor %}")
     output = matrix(VOCABULARY, WIDTH)
-    output[:259] = 0
+    output[:FIRST_WORD] = 0
     ones = np.ones(WIDTH, dtype=np.float32)
     file.add_tensor("token_embd.weight", matrix(VOCABULARY, WIDTH))
     file.add_tensor("output_norm.weight", ones)

@@ -45,7 +45,7 @@ class Server:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
-        words = ["--model", str(home / "tiny.gguf"), "--port", str(port), "--ctx-size", str(context)]
+        words = ["--model", "tiny.gguf", "--port", str(port), "--ctx-size", str(context)]
         words += ["--parallel", str(slots), "--batch-size", str(batch), "--ubatch-size", str(batch), "--threads", "2"]
         words += [*flags, *verbose]
         if real := binary():
@@ -57,7 +57,8 @@ class Server:
             command, printed = [sys.executable, str(HERE / "llama_inside.py"), str(settings)], log
         self.printed = printed
         with printed.open("wb") as file:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=file)
+            quiet = subprocess.DEVNULL
+            self.process = subprocess.Popen(command, cwd=home, stdin=quiet, stdout=quiet, stderr=file)
 
     def wait(self, seconds: float = READY_S) -> None:
         """Until it is healthy."""

@@ -14,7 +14,7 @@ from typing import Final
 
 from stallbook.errors import StallbookError
 from stallbook.log.draft import Draft
-from stallbook.log.llama_lines import is_llama
+from stallbook.log.llama_lines import is_events, is_llama
 from stallbook.run import Run
 
 __all__ = ["Draft", "open", "open_run", "write"]
@@ -89,6 +89,9 @@ def _read_file(path: Path, head: bytes, progress: Callable[[int, int], None] | N
         from stallbook.log.llama import read_llama
 
         return read_llama(path, progress)
+    if is_events(head):
+        what, remedy = "a client's stream, not a log", "give the server's log, and this file with --client"
+        raise StallbookError("foreign", what, remedy, str(path))
     if not head.startswith(b"\x1f\x8b") and not head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
         kind = "binary data" if b"\0" in head else "text that is not JSON Lines"
         raise StallbookError("foreign", f"{kind}, not a log", _READS, str(path))

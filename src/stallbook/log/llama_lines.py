@@ -17,7 +17,7 @@ from typing import BinaryIO, Final, NamedTuple, cast
 
 from stallbook.errors import StallbookError
 
-__all__ = ["Line", "Progress", "is_llama", "lines"]
+__all__ = ["Line", "Progress", "is_events", "is_llama", "lines"]
 
 Progress = Callable[[int, int], None]
 """Called now and then with the bytes that were read, and those there are."""
@@ -54,6 +54,11 @@ def is_llama(head: bytes) -> bool:
     start = _unpacked(head)
     first = next((line for line in start.splitlines() if line.strip()), b"")
     return bool(_STAMP.match(_COLOUR.sub(b"", first)) or _WORDS.search(start))
+
+
+def is_events(head: bytes) -> bool:
+    """Whether a file's first bytes are those of server-sent events, as a client gets them."""
+    return _unpacked(head).lstrip().startswith((b"data: {", b"data:{"))
 
 
 def lines(path: Path, notes: Counter[str], progress: Progress | None = None) -> Iterator[Line]:

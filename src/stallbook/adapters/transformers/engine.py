@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections import deque
 from collections.abc import Callable
 from threading import get_ident
 from types import ModuleType
@@ -86,6 +87,9 @@ class Engine:
         """Requests that are alive and hold a cache, or at least were given a place."""
         self.running: set[str] = set()
         """Those of them that got a token since."""
+        self.plan = requests.Plan([])
+        self.plans: deque[tuple[list[Any], requests.Plan]] = deque()
+        """Of the batches in flight."""
         self.updating = self.offloading = False
         self.windows: list[bytes] = []
         self.track: Track | None = None
@@ -260,36 +264,41 @@ class Engine:
     def _was_scheduled(
         self, steps: Steps, batch: list[Any], step: int, t0: int, t1: int, track: Track | None, windows: list[bytes]
     ) -> None:  # fmt: skip
-        scheduled = {one.state.request_id for one in batch}
-        self.full = sum(one.query_length for one in batch) >= self.processor.max_batch_tokens
         steps.scheduled(batch, step, t0, t1, track, windows=windows)
-        if scheduled <= self.admitted:
-            return
-        new = []
-        for one in batch:
-            request = one.state.request_id
-            if request not in self.admitted:
-                new.append(request)
-                if request not in self.process.handles:  # another answer to a prompt, which had no arrival
-                    self.frontend.arrived(*requests.told(one.state), self.session)
-        steps.admitted(new, t1)
-        self.admitted.update(new)
+        plan = self.plan
+        if not plan.again(batch):
+            plan = self.plan = requests.Plan(batch)
+            self.full = plan.total >= self.processor.max_batch_tokens
+            if not plan.scheduled.keys() <= self.admitted:
+                self._admitted(steps, plan, t1)
+        self.plans.append((batch, plan))
+
+    def _admitted(self, steps: Steps, plan: requests.Plan, t: int) -> None:
+        new = [state for state in plan.states if state.request_id not in self.admitted]
+        for state in new:
+            if state.request_id not in self.process.handles:  # another answer to a prompt, which had no arrival
+                self.frontend.arrived(*requests.told(state), self.session)
+        steps.admitted([state.request_id for state in new], t)
+        self.admitted.update(state.request_id for state in new)
 
     def _was_emitted(
         self, steps: Steps, batch: list[Any], t: int, without: tuple[Any, ...], t1: int, cpu: int, ended: list[str]
     ) -> None:  # fmt: skip
-        scheduled = {one.state.request_id: one.query_length for one in batch}
-        outputs = [one for one in batch if one.has_new_token and not (without and one in without)]
+        while self.plans and self.plans[0][0] is not batch:
+            self.plans.popleft()  # it never emitted
+        if not self.plans:
+            return
+        plan = self.plans.popleft()[1]
+        outputs = plan.outputs
+        if without:
+            outputs = [one.state.request_id for one in batch if one.has_new_token and one not in without]
         decoding = -1
-        if scheduled.keys() != steps.batch.keys():  # one that sat out a step decodes when it is back
-            decoding = sum(count for request, count in scheduled.items() if request in self.running)
-            self.running.update(one.state.request_id for one in outputs)
-
-        def tokens() -> dict[str, int]:
-            return {one.state.request_id: 1 for one in outputs}
-
-        total = sum(scheduled.values())
-        steps.emitted(batch, scheduled, total, tokens, len(outputs), t, t1, cpu, decoding)
+        if plan.scheduled.keys() != steps.batch.keys():  # one that sat out a step decodes when it is back
+            decoding = sum(count for request, count in plan.scheduled.items() if request in self.running)
+            self.running.update(outputs)
+        steps.emitted(
+            batch, plan.scheduled, plan.total, lambda: dict.fromkeys(outputs, 1), len(outputs), t, t1, cpu, decoding
+        )
         if ended:
             self._finished(steps, ended, t1)
 

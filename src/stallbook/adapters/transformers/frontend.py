@@ -6,7 +6,6 @@ They are not the generation thread, which alone writes the log: what they see is
 from __future__ import annotations
 
 import functools
-import itertools
 from collections import deque
 from collections.abc import Callable, Iterable
 from types import ModuleType
@@ -19,9 +18,9 @@ __all__ = ["Frontend", "install"]
 _TOKENIZE: Final = "tokenize"
 _HANDLERS: Final = ("CompletionHandler", "ChatCompletionHandler", "ResponseHandler")
 _MOST: Final = 1 << 16
-"""Deliveries, and requests that are done, that are kept while nobody takes them."""
-_COMING: Final = 1 << 12
-"""Requests on their way through the server that are remembered: some are refused, and never come."""
+"""Deliveries that are kept until they are written."""
+_REMEMBERED: Final = 1 << 12
+"""Requests that are remembered on their way through the server, where some are refused, and once they are done."""
 _AT_ONCE_NS: Final = 1_000_000
 """Tokens that were handed out one after the other, with less between any two, were handed out at once."""
 _OWN_NAMES: Final = "req_"
@@ -46,12 +45,13 @@ class Frontend:
 
     def _forget(self) -> None:
         self.came: dict[str, int] = {}
-        self.handed: deque[tuple[str, int, int, bool]] = deque(maxlen=_MOST)
-        """Request, tokens so far, when, and whether these are the last."""
+        self.handed: deque[tuple[str, int, int]] = deque(maxlen=_MOST)
+        """Request, tokens, and when."""
         self.finished: dict[str, int] = {}
         """Handles of requests that are done, and may not have been handed out yet."""
         self.so_far: dict[str, int] = {}
-        self.last: dict[int, int] = {}
+        """Tokens of each request that the program took from the queue."""
+        self.last: dict[str, int] = {}
 
     @property
     def waits(self) -> bool:
@@ -69,7 +69,7 @@ class Frontend:
             if self.hooks.on and isinstance(request_id, str):
                 try:
                     self.came[request_id] = clock()
-                    if len(self.came) > _COMING:
+                    if len(self.came) > _REMEMBERED:
                         del self.came[next(iter(self.came))]
                 except Exception:
                     self.hooks.failed()
@@ -89,12 +89,14 @@ class Frontend:
         return register_result_handler
 
     def _stamped(self, request_id: str, callback: Callable[..., Any]) -> Callable[..., Any]:
-        put, clock = self.handed.append, self.clock
+        put, clock, so_far = self.handed.append, self.clock, 0
 
         def handed(output: Any) -> Any:
+            nonlocal so_far
             result = callback(output)
             try:
-                put((request_id, len(output.generated_tokens), clock(), output.is_finished()))
+                before, so_far = so_far, len(output.generated_tokens)
+                put((request_id, so_far - before, clock()))
             except Exception:
                 self.hooks.failed()
             return result
@@ -109,8 +111,11 @@ class Frontend:
             output = original(manager, *args, **more)
             if output is not None and self.hooks.on:
                 try:
-                    tokens = len(output.generated_tokens)
-                    self.handed.append((output.request_id, tokens, self.clock(), output.is_finished()))
+                    request, tokens = output.request_id, len(output.generated_tokens)
+                    self.handed.append((request, tokens - self.so_far.get(request, 0), self.clock()))
+                    self.so_far[request] = tokens
+                    if output.is_finished():
+                        del self.so_far[request]
                 except Exception:
                     self.hooks.failed()
             return output
@@ -127,8 +132,8 @@ class Frontend:
         came = self.came.pop(request, made)
         name = f"{request}@{session}" if session > 1 and request.startswith(_OWN_NAMES) else request
         handle = process.handles[request] = recorder.arrive(name, prompt, limit, min(came, made))
-        self.finished.pop(request, None)
-        self.so_far.pop(request, None)
+        if self.finished.pop(request, None) is not None:
+            self.last = {}  # it said so of another request of that name
         if came < made:
             recorder.hold(handle, _TOKENIZE, came)
             recorder.release(handle, _TOKENIZE, made)
@@ -138,36 +143,31 @@ class Frontend:
         for request in requests:
             if (handle := self.process.handles.get(request)) is not None:
                 self.finished[request] = handle
-        while len(self.finished) > _MOST:
+        while len(self.finished) > _REMEMBERED:
             del self.finished[next(iter(self.finished))]
 
     def write(self) -> None:
         """Write what was handed out since the last time; what was handed out at once, as one delivery."""
-        at_once: dict[int, int] = {}
-        last = 0
-        for request, count, t, over in list(itertools.islice(self.handed, len(self.handed))):
-            self.handed.popleft()
-            handle = self.process.handles.get(request, self.finished.get(request, -1))
-            before = self.so_far.get(request, 0)
-            if handle >= 0 and count > before:
-                if at_once and (t - last > _AT_ONCE_NS or handle in at_once):
-                    self._deliver(at_once, last)
-                    at_once = {}
-                at_once[handle], last = count - before, t
-            if over:
-                self.so_far.pop(request, None)
-                self.finished.pop(request, None)
-            elif count > before:
-                self.so_far[request] = count
+        at_once: dict[str, int] = {}
+        last, take = 0, self.handed.popleft
+        for _ in range(len(self.handed)):
+            request, tokens, t = take()
+            if at_once and (t - last > _AT_ONCE_NS or request in at_once):
+                self._deliver(at_once, last)
+                at_once = {}
+            at_once[request], last = tokens, t
         if at_once:
             self._deliver(at_once, last)
 
-    def _deliver(self, tokens: dict[int, int], t: int) -> None:
+    def _deliver(self, tokens: dict[str, int], t: int) -> None:
         recorder = self.process.recorder
         if recorder is None:
             return
         if tokens == self.last:
             recorder.delivered_again(t)
-        else:
-            recorder.delivered(tokens.keys(), tokens.values(), t)
-            self.last = tokens
+            return
+        known = self.process.handles
+        handles = [known.get(request, self.finished.get(request, -1)) for request in tokens]
+        found = [pair for pair in zip(handles, tokens.values(), strict=True) if pair[0] >= 0 < pair[1]]
+        recorder.delivered([handle for handle, _ in found], [count for _, count in found], t)
+        self.last = tokens

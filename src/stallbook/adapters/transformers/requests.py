@@ -9,11 +9,32 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from stallbook.adapters.transformers.engine import Engine
 
-__all__ = ["ARRIVED", "EVICTED", "FINISHED", "told", "watch"]
+__all__ = ["ARRIVED", "EVICTED", "FINISHED", "Plan", "told", "watch"]
 
 ARRIVED: Final = "arrived"
 EVICTED: Final = "evicted"
 FINISHED: Final = "finished"
+
+
+class Plan:
+    """Who is in a batch, with how many tokens. steady: all decode, so that the next batch of these is the same."""
+
+    __slots__ = ("outputs", "scheduled", "states", "steady", "total")
+
+    def __init__(self, batch: list[Any]) -> None:
+        self.states = [one.state for one in batch]
+        self.scheduled = {one.state.request_id: one.query_length for one in batch}
+        self.total = sum(self.scheduled.values())
+        self.outputs = [one.state.request_id for one in batch if one.has_new_token]
+        self.steady = self.total == len(self.outputs) == len(batch)
+
+    def again(self, batch: list[Any]) -> bool:
+        """Whether `batch` is of the same requests, decoding."""
+        return (
+            self.steady
+            and [one.state for one in batch] == self.states
+            and sum([one.query_length for one in batch]) == self.total
+        )
 
 
 def watch(engine: Engine) -> None:

@@ -1,0 +1,65 @@
+"""How `transformers serve` is asked: a text completion, streamed."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import aiohttp
+from tokenizers import Tokenizer
+
+import engine_load
+from engine_load import Answer, Ask
+
+__all__ = ["Texts", "load"]
+
+
+class Texts:
+    """Texts of so many tokens: made of words that are a token each."""
+
+    def __init__(self, model: Path) -> None:
+        tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
+        words = [tokenizer.decode([token]) for token in range(300, tokenizer.get_vocab_size())]
+        self.words = [word for word in words if word.startswith(" ") and len(tokenizer.encode(word).ids) == 1]
+
+    def of(self, tokens: int, seed: int) -> str:
+        """A text of exactly so many."""
+        return "".join(Random(seed).choices(self.words, k=tokens))
+
+
+def load(url: str, asks: Sequence[Ask], at_once: int) -> list[Answer]:
+    """All of them, at most so many at a time."""
+    return engine_load.load(url, asks, at_once, ask)
+
+
+async def ask(session: aiohttp.ClientSession, url: str, one: Ask) -> Answer:
+    """Send one request and take its chunks as they come; a chunk holds a token, or some when the server was late."""
+    body = {"prompt": one.prompt, "max_tokens": one.max_tokens, "stream": True}
+    answer = Answer(one.name, time.perf_counter_ns())
+    try:
+        async with session.post(f"{url}/v1/completions", json=body, headers={"X-Request-Id": one.name}) as response:
+            if response.status != 200:
+                answer.error = f"{response.status}: {await response.text()}"
+            else:
+                await _chunks(response, answer)
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        answer.error = repr(error)
+    return answer
+
+
+async def _chunks(response: aiohttp.ClientResponse, answer: Answer) -> None:
+    async for line in response.content:
+        if not line.startswith(b"data: ") or line.startswith(b"data: [DONE]"):
+            continue
+        now = time.perf_counter_ns()
+        told: dict[str, Any] = json.loads(line[6:])
+        if "error" in told:
+            answer.error = str(told["error"])
+        if usage := told.get("usage"):
+            answer.prompt_tokens, answer.tokens = usage["prompt_tokens"], usage["completion_tokens"]
+        elif told.get("choices"):
+            answer.chunks.append((now, 1))

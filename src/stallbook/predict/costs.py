@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -31,9 +32,10 @@ Floats = npt.NDArray[np.float64]
 
 LARGE: Final = 1024
 """A chunk beyond this many tokens no longer fits the cache that its products run in."""
-SETTLED: Final = 8.0
+SETTLED: Final = 4.0
 """So many separate stretches of a run in which a size was seen count as much as the line through all sizes."""
 STRETCH_NS: Final = 2_000_000_000
+ROUNDS: Final = 6
 COMPACT_OUTPUT: Final = 0.33
 """What output costs with flat arrays over what it costs with objects: measured once, since no log holds both."""
 
@@ -138,19 +140,45 @@ def _line(x: Any, ns: Floats, terms: tuple[str, str]) -> Law:
 
 
 def _captured(table: Table, ns: Floats) -> tuple[Law, dict[int, float]]:
-    """The line through all sizes and the KV, then what each size is off it, as far as it was seen often enough."""
+    """The line through all sizes and the KV, then what each size is off it, as far as it was seen often enough.
+
+    A machine that is slow while the batch is large would pass for a steeper line, so each stretch of the run has a
+    factor of its own: the line is found from what differs within stretches.
+    """
     at = (table["graph"] == CAPTURED) & (ns > 0)
-    padded, kv, t = table["padded"][at], (table["kv"] + table["extra_kv"])[at], table["t"][at]
-    design = _columns(np.ones(len(padded)), padded, kv)
-    law = fit_law(("step", "row", "kv token"), design, ns[at])
-    sizes: dict[int, float] = {}
+    padded, kv, t, y = table["padded"][at], (table["kv"] + table["extra_kv"])[at], table["t"][at], ns[at]
+    design, terms = _columns(np.ones(len(padded)), padded, kv), ("step", "row", "kv token")
+    stretch = np.unique(t // STRETCH_NS, return_inverse=True)[1] if len(t) else t
+    pace, sizes = np.ones(len(y)), dict[int, float]()
+    over = np.zeros(len(y))
+    for _ in range(ROUNDS):
+        law = fit_law(terms, design, np.maximum(y / pace - over, 1.0))
+        sizes = _sizes(padded, stretch, y / pace - law.of(design))
+        over = np.array([sizes[n] for n in padded.tolist()])
+        pace = _pace(stretch, y / np.maximum(law.of(design) + over, 1.0))
+    whole = np.maximum(law.of(design) + over, 1.0)
+    ratio = y / whole if len(y) else np.ones(1)
+    spread = float(np.median(np.abs(ratio - np.median(ratio))))
+    return replace(law, spread=spread, bias=float(y.sum() / whole.sum()) if len(y) else 1.0), sizes
+
+
+def _sizes(padded: Any, stretch: Any, over: Floats) -> dict[int, float]:
+    found = {}
     for size in np.unique(padded).tolist():
         mine = padded == size
-        seen = len(np.unique(t[mine] // STRETCH_NS))
-        expected = law.of(design[mine])
-        over = float(np.median(ns[at][mine] - expected))
-        sizes[size] = over * seen / (seen + SETTLED)
-    return law, sizes
+        seen = len(np.unique(stretch[mine]))
+        found[size] = float(np.median(over[mine])) * seen / (seen + SETTLED)
+    return found
+
+
+def _pace(stretch: Any, ratio: Floats) -> Floats:
+    """The factor of each stretch, at each of its steps; 1 over all."""
+    order = np.argsort(stretch, kind="stable")
+    bounds = np.searchsorted(stretch[order], np.arange(int(stretch.max(initial=-1)) + 2))
+    factors = np.array([np.median(ratio[order[a:b]]) for a, b in pairwise(bounds.tolist())])
+    if not len(factors):
+        return np.ones(0)
+    return np.asarray((factors / np.exp(np.log(factors).mean()))[stretch])
 
 
 def _eager(table: Table, ns: Floats, captured: Law, sizes: Mapping[int, float]) -> Law:

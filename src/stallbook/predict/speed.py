@@ -1,7 +1,8 @@
 """How fast the machine was while a run lasted, from the probe in its log: a series, and its level.
 
 One sample of a small product scatters by what happens in its 50 us; the speed of a machine moves over seconds. The
-series is a running median over `WINDOW_S`, so neither a spike nor its absence counts.
+series is a running low quantile over `WINDOW_S`: what disturbs a sample only ever makes it longer, and on 35 recorded
+runs the low quantiles followed the decodes' own speed better than the median did.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from stallbook.run import Ints, Run
 
 __all__ = ["Series", "probe_series"]
 
-WINDOW_S: Final = 4.0
+WINDOW_S: Final = 8.0
+QUANTILE: Final = 0.2
 BIN_NS: Final = 250_000_000
 LEAST: Final = 9
 """Fewer samples than this are no series."""
@@ -58,7 +60,7 @@ def probe_series(run: Run) -> Series | None:
     edges = np.arange(t[0], t[-1] + BIN_NS, BIN_NS)
     half = int(WINDOW_S * 1e9 / 2)
     low, high = np.searchsorted(t, edges - half), np.searchsorted(t, edges + half, side="right")
-    values = np.array([np.median(ns[a:b]) if b > a else np.nan for a, b in zip(low, high, strict=True)])
+    values = np.array([np.quantile(ns[a:b], QUANTILE) if b > a else np.nan for a, b in zip(low, high, strict=True)])
     known = ~np.isnan(values)
     values = np.interp(np.arange(len(values)), np.flatnonzero(known), values[known])
     return Series(int(t[0]), values)

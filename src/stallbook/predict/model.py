@@ -6,14 +6,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from stallbook.demo.history import HEAP_OBJECTS
-from stallbook.demo.scheduler import CAPTURED, Limits
+from stallbook.demo.limits import limits_of
+from stallbook.demo.scheduler import CAPTURED
 from stallbook.demo.settings import Settings
 from stallbook.errors import StallbookError
 from stallbook.predict.costs import DemoCosts, fit_costs
@@ -27,7 +28,7 @@ from stallbook.predict.speed import Series, probe_series
 from stallbook.predict.trail import Trail
 from stallbook.run import UNKNOWN, Run
 
-__all__ = ["Model", "fit", "limits_of", "settings_of", "setup_of", "simulate_with"]
+__all__ = ["Engine", "Model", "fit", "limits_of", "settings_of", "setup_of", "simulate_with"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -38,19 +39,29 @@ CUT_PROMPT: Final = 2048
 
 
 @dataclass(frozen=True)
-class Model:
-    """Everything that was fitted from one run. speed: None where its log has no probe: then it is taken as steady."""
+class Engine:
+    """What simulating needs of a model. speed: None where the log has no probe: then it is taken as steady."""
 
-    run: Run
     settings: Settings
     requests: tuple[Request, ...]
-    seen: Observed
     costs: DemoCosts
     heap: HeapFit | None
     speed: Series | None
     noise: Noise
+
+
+@dataclass(frozen=True)
+class Model(Engine):
+    """Everything that was fitted from one run. notes: what had to be assumed."""
+
+    run: Run
+    seen: Observed
     notes: tuple[str, ...] = ()
-    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def engine(self) -> Engine:
+        """Without the recording: what travels to another process."""
+        return Engine(**{f.name: getattr(self, f.name) for f in fields(Engine)})
 
 
 def settings_of(run: Run) -> Settings:
@@ -60,12 +71,6 @@ def settings_of(run: Run) -> Settings:
         raise StallbookError("no-model", what, "predict needs a log of `stallbook demo`", run.path)
     known = {f.name for f in fields(Settings)}
     return Settings.from_mapping({key: value for key, value in run.config.items() if key in known})
-
-
-def limits_of(settings: Settings) -> Limits:
-    """The scheduler's part of the settings."""
-    names = ("kv_blocks", "max_num_seqs", "token_budget", "capture_sizes", "admit_watermark")
-    return Limits(**{name: getattr(settings, name) for name in names}, recompute=settings.preemption == "recompute")
 
 
 def fit(run: Run) -> Model:
@@ -82,7 +87,7 @@ def fit(run: Run) -> Model:
     heap = fit_heap(seen, _speed_at(speed, run.pauses.t0), SERVER_OBJECTS, frozen=settings.gc_freeze)
     notes: list[str] = []
     requests = _requests(seen, speed, notes)
-    return Model(run, settings, requests, seen, costs, heap, speed, _noise(seen, costs, at), tuple(notes))
+    return Model(settings, requests, costs, heap, speed, _noise(seen, costs, at), run, seen, tuple(notes))
 
 
 def _speed_at(speed: Series | None, t: Any) -> Floats:
@@ -137,7 +142,7 @@ def _decode_law(d: Mapping[str, Any], costs: DemoCosts) -> Floats:
 
 
 def setup_of(
-    model: Model, settings: Settings, *, speed: Series | None = None, level: float = 1.0, draw: int | None = None
+    model: Engine, settings: Settings, *, speed: Series | None = None, level: float = 1.0, draw: int | None = None
 ) -> Setup:
     """The engine of the model with these settings. speed: another series than its own. draw: as `RunPace`."""
     costs = model.costs
@@ -156,6 +161,12 @@ def setup_of(
     )  # fmt: skip
 
 
-def simulate_with(model: Model, settings: Settings, **more: Any) -> Trail:
-    """The run that these settings would have given. more: as `setup_of`."""
-    return simulate(model.requests, setup_of(model, settings, **more))
+def simulate_with(model: Engine, settings: Settings, **more: Any) -> Trail:
+    """The run that these settings would have given. more: as `setup_of`.
+
+    Another rate brings the same requests closer together, or further apart.
+    """
+    requests, was, now = model.requests, model.settings.rate, settings.rate
+    if was and now and was != now:
+        requests = tuple(replace(r, at_ns=round(r.at_ns * was / now)) for r in requests)
+    return simulate(requests, setup_of(model, settings, **more))

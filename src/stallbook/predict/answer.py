@@ -1,0 +1,184 @@
+"""Answers: what a change of settings would give, how sure that is, and whether the model may say anything at all.
+
+The middle of a prediction is the median of replicas, each with the noise of the recorded run drawn anew in blocks and
+the machine's level drawn from how far it drifted within the run. Their spread gives the interval. Beside it stands
+the first-order ceiling: the recorded gaps with the change's causes taken out and all else left as it was.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final
+
+import numpy as np
+
+from stallbook.errors import StallbookError
+from stallbook.partition import Partition, partition
+from stallbook.predict.knobs import KNOBS, Change, changed, written
+from stallbook.predict.model import Model
+from stallbook.predict.outcome import FIGURES, Outcome, of_partition
+from stallbook.predict.pool import Job, Runner
+from stallbook.predict.speed import Series
+from stallbook.tally import Distribution, tally
+
+__all__ = ["LIMITS", "REPLICAS", "Base", "Figure", "Prediction", "base_of", "predict"]
+
+REPLICAS: Final = 9
+LEVEL: Final = 0.80
+"""The part of repeats that an interval is to hold."""
+Z: Final = 1.2816
+LEAST_DRIFT: Final = 0.02
+"""No machine holds its level better than this from one minute to the next."""
+LIMITS: Final = {"itl.p50": 0.15, "itl.p90": 0.15, "itl.p99": 0.25}
+"""A model that misses its own run by more than this says nothing."""
+COUNTS: Final = ("preemptions", "eager_steps")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of a prediction, with the interval that holds `LEVEL` of repeats."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a change gives. figures: by name. share: of the tail's time by cause; empty where it was not asked for.
+
+    ceiling: p99 and p99.9 to a first order, in ms; None for a change that takes out no cause.
+    """
+
+    change: Change
+    figures: Mapping[str, Figure]
+    share: Mapping[str, float]
+    ceiling: Mapping[str, float] | None
+    assumptions: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The change as it is typed."""
+        return written(self.change)
+
+
+@dataclass(frozen=True)
+class Base:
+    """The run that predictions start from, and how well the model gives it back.
+
+    misfit: of each figure, the simulated over the recorded, less 1. drift: how far the machine's level moved within
+    the run, as a standard deviation of its thirds.
+    """
+
+    model: Model
+    measured: Outcome
+    own: Outcome
+    misfit: Mapping[str, float]
+    drift: float
+    partition: Partition
+
+    @property
+    def refusal(self) -> str:
+        """Why this model may not be asked; empty where it may."""
+        over = [name for name, limit in LIMITS.items() if abs(self.misfit.get(name, 0.0)) > limit]
+        told = ", ".join(f"{name} by {self.misfit[name]:+.0%} (limit {LIMITS[name]:.0%})" for name in over)
+        return f"the model misses its own run: {told}" if told else ""
+
+
+def base_of(model: Model, run: Runner, *, force: bool = False) -> Base:
+    """Hold a model against its own run; StallbookError where it misses it by too much, unless forced."""
+    parts = partition(model.run)
+    measured = of_partition(parts)
+    (own,) = run([Job(model.settings, whole=True)])
+    misfit = {}
+    for name in FIGURES:
+        a, b = own[name], measured[name]
+        if a is not None and b is not None:
+            misfit[name] = (a - b) / max(b, 10.0) if name in COUNTS else a / b - 1 if b else 0.0
+    found = Base(model, measured, own, misfit, _drift(model), parts)
+    if found.refusal and not force:
+        raise StallbookError("misfit", found.refusal, "record a longer run on a quieter machine", model.run.path)
+    return found
+
+
+def _drift(model: Model) -> float:
+    """How far the thirds of a run are apart in what its steps took over their laws, speed and noise together."""
+    noise = model.noise
+    if len(noise.t) < 30:
+        return LEAST_DRIFT
+    speed = 1.0 if model.speed is None else model.speed.at(noise.t + model.seen.origin) / model.speed.level
+    edges = np.linspace(int(noise.t[0]), int(noise.t[-1]) + 1, 4)[1:3]
+    third = np.searchsorted(edges, noise.t, side="right")
+    level = np.log([np.median((noise.factor * speed)[third == i]) for i in range(3)])
+    return max(LEAST_DRIFT, float(level.std(ddof=1)))
+
+
+def predict(
+    base: Base, changes: Sequence[Change], run: Runner, *, replicas: int = REPLICAS, speed: Series | None = None,
+    seed: int = 1,
+) -> list[Prediction]:  # fmt: skip
+    """Each change on its own. speed: the machine's series where another run's is to be assumed."""
+    jobs: list[Job] = []
+    for change in changes:
+        settings = changed(base.model.settings, change)
+        random = Random(f"levels {seed}")  # the same for every change: what differs between two is the change
+        jobs.append(Job(settings, whole=True, speed=speed))
+        for i in range(replicas):
+            level = math.exp(random.gauss(0.0, base.drift))
+            jobs.append(Job(settings, level, draw=1000 * seed + i, whole=i < 2, speed=speed))
+    found = run(jobs)
+    size = replicas + 1
+    return [
+        _prediction(base, change, found[size * i : size * (i + 1)]) for i, change in enumerate(changes)
+    ]  # fmt: skip
+
+
+def _prediction(base: Base, change: Change, found: Sequence[Outcome]) -> Prediction:
+    figures = {}
+    for name in FIGURES:
+        values = [value for one in found if (value := one[name]) is not None]
+        if values:
+            figures[name] = _figure(values, count=name in COUNTS)
+    whole = [one.share for one in found if one.share]
+    causes = sorted({cause for one in whole for cause in one})
+    share = {c: float(np.mean([one.get(c, 0.0) for one in whole])) for c in causes}
+    return Prediction(change, figures, share, ceiling(base, change), assumptions(base, change))
+
+
+def _figure(values: Sequence[float], *, count: bool) -> Figure:
+    """The middle of the replicas, and an interval from their spread: of logarithms, for times and rates."""
+    x = np.array(values, np.float64)
+    if count:
+        middle, spread = float(np.median(x)), Z * float(x.std(ddof=1)) if len(x) > 1 else 0.0
+        return Figure(middle, max(0.0, middle - spread), middle + spread)
+    logs = np.log(np.maximum(x, 1e-9))
+    middle, spread = float(np.median(logs)), Z * float(logs.std(ddof=1)) if len(x) > 1 else 0.0
+    return Figure(math.exp(middle), math.exp(middle - spread), math.exp(middle + spread))
+
+
+def ceiling(base: Base, change: Change) -> dict[str, float] | None:
+    """p99 and p99.9 in ms had the causes that a change is about cost nothing, and all else stayed."""
+    p = base.partition
+    causes = [c for c in p.causes if any(c in KNOBS[name].causes for name in change)]
+    if not causes:
+        return None
+    table = tally(p)
+    rest = table.gap - table.parts[:, [table.causes.index(c) for c in causes]].sum(axis=1)
+    left = Distribution.of(rest, table.weight)
+    found: dict[str, Any] = {name: left.percentile(q) for name, q in (("itl.p99", 99.0), ("itl.p99.9", 99.9))}
+    return {name: ns / 1e6 for name, ns in found.items() if ns is not None}
+
+
+def assumptions(base: Base, change: Change) -> tuple[str, ...]:
+    """What a prediction takes for granted."""
+    told = ["the same requests at the same times, on this machine at the speed of this run"]
+    told += [KNOBS[name].assumes for name in change if KNOBS[name].assumes]
+    told += base.model.notes
+    if base.model.costs.laws["eager"].note and "capture_sizes" not in change:
+        told.append(base.model.costs.laws["eager"].note)
+    if base.model.heap is None and ("gc_freeze" in change or "compact_history" in change):
+        told.append("this log holds no collections: a change of the heap changes nothing")
+    return tuple(told)

@@ -1,0 +1,87 @@
+"""Many simulations of one model, over the cores of this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Final
+
+from stallbook.demo.settings import Settings
+from stallbook.predict.model import Engine, simulate_with
+from stallbook.predict.outcome import Outcome, brief, outcome
+from stallbook.predict.speed import Series
+
+__all__ = ["Job", "Runner", "runner"]
+
+WORTH: Final = 8
+"""So many simulations take longer than a process takes to start."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One simulation. speed, level, draw: as `model.setup_of`. whole: its causes are wanted, too."""
+
+    settings: Settings
+    level: float = 1.0
+    draw: int | None = None
+    whole: bool = False
+    speed: Series | None = None
+
+    def run(self, engine: Engine) -> Outcome:
+        """Simulate, and say what came of it."""
+        trail = simulate_with(engine, self.settings, speed=self.speed, level=self.level, draw=self.draw)
+        return outcome(trail.run()) if self.whole else brief(trail)
+
+
+Runner = Callable[[Sequence[Job]], list[Outcome]]
+"""Runs jobs and gives their outcomes in the same order."""
+
+_engine: Engine | None = None
+
+
+def _start(engine: Engine) -> None:
+    global _engine
+    _engine = engine
+
+
+def _one(job: Job) -> Outcome:
+    assert _engine is not None
+    return job.run(_engine)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def runner(
+    engine: Engine, tick: Callable[[int], object] = lambda n: None, workers: int | None = None
+) -> Iterator[Runner]:  # fmt: skip
+    """What runs jobs of this engine. tick: told how many more are done. workers: by default one a core."""
+    count = _cores() if workers is None else workers
+    pool: list[ProcessPoolExecutor] = []
+
+    def run(jobs: Sequence[Job]) -> list[Outcome]:
+        if count < 2 or (not pool and len(jobs) < WORTH):
+            return _told((job.run(engine) for job in jobs), tick)
+        if not pool:
+            pool.append(ProcessPoolExecutor(count, get_context("spawn"), _start, (engine,)))
+        return _told(pool[0].map(_one, jobs), tick)
+
+    try:
+        yield run
+    finally:
+        for one in pool:
+            one.shutdown(cancel_futures=True)
+
+
+def _told(found: Iterator[Outcome], tick: Callable[[int], object]) -> list[Outcome]:
+    out = []
+    for one in found:
+        out.append(one)
+        tick(1)
+    return out

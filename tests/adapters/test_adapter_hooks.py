@@ -108,7 +108,7 @@ def test_the_kill_switch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_the_variable_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
-    monkeypatch.setattr(vllm, "_registered", 0)
+    monkeypatch.setattr(vllm.PLUGIN, "registered", 0)
     before = list(sys.meta_path)
     vllm.register()
     assert sys.meta_path == before

@@ -14,6 +14,7 @@ from stallbook.advise.engines import ENGINES, engine_of
 from stallbook.advise.fixes import FIXES, RECORD, every_fix, fixes_of, record_of
 from stallbook.advise.knobs import Engine
 from stallbook.advise.knobs_demo import DEMO
+from stallbook.advise.knobs_llama import LLAMA
 from stallbook.advise.knobs_sglang import SGLANG
 from stallbook.advise.knobs_vllm import VLLM
 from stallbook.causes import ORDER
@@ -58,7 +59,7 @@ def test_the_demonstrators_knobs_are_its_commands_options_with_their_defaults() 
         assert parameter.default == default, knob.flag
 
 
-@pytest.mark.parametrize("engine", [VLLM, SGLANG], ids=lambda engine: engine.prefix)
+@pytest.mark.parametrize("engine", [VLLM, SGLANG, LLAMA], ids=lambda engine: engine.prefix)
 def test_an_engines_knobs_are_its_flags_with_their_defaults(engine: Engine) -> None:
     """The stored list is held against the installed version by tests/ENGINE/test_ENGINE_flags.py."""
     told = json.loads((STORED / f"{engine.prefix}-{engine.version}.json").read_text(encoding="utf-8"))
@@ -69,7 +70,14 @@ def test_an_engines_knobs_are_its_flags_with_their_defaults(engine: Engine) -> N
 
 
 def test_engines_are_known_by_how_their_logs_name_them() -> None:
-    named = {"stallbook demo": DEMO, "vllm 0.32.0+cpu": VLLM, "vLLM": VLLM, "": None, "the post's engine": None}
+    named = {
+        "stallbook demo": DEMO,
+        "vllm 0.32.0+cpu": VLLM,
+        "vLLM": VLLM,
+        "llama.cpp b11434": LLAMA,
+        "": None,
+        "the post's engine": None,
+    }
     assert {name: engine_of(name) for name in named} == named
 
 

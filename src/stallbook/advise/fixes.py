@@ -195,6 +195,13 @@ FIXES: Final[dict[str, tuple[Fix, ...]]] = {
         _fix("more-kv", "keep more of the cache on the device", ("memory", "less for all else on the device")),
         _fix("kv-store", "bring the cache's store nearer", ("memory", "of the host")),
     ),
+    OTHER + "cache": (
+        _fix(
+            "smaller-prompt-cache",
+            "keep fewer prompts for reuse, or none: each is copied between two steps",
+            ("TTFT", "a prompt that was not kept is computed again"),
+        ),
+    ),
     OTHER + "lora": (
         _fix("resident-adapters", "keep more adapters loaded", ("memory", "of the device, and of the host")),
         _fix("overlap-adapters", "load adapters while the device works", ("memory", "a buffer more")),

@@ -51,7 +51,7 @@ FLAGS = (
     "--served-model-name", "tiny", "--device", "cpu", "--dtype", "float32", "--host", "127.0.0.1",
     "--attention-backend", "torch_native", "--sampling-backend", "pytorch", "--context-length", "4096",
     "--chunked-prefill-size", "256", "--max-running-requests", "16", "--skip-server-warmup", "--enable-metrics",
-    "--log-level-http", "warning", "--sleep-on-idle", "--disable-radix-cache", "--schedule-conservativeness", "0.1",
+    "--log-level-http", "warning", "--sleep-on-idle", "--schedule-conservativeness", "0.1",
 )  # fmt: skip
 SMALL_POOL, LARGE_POOL = 2560, 16384
 """Tokens of KV: the small pool runs full under the tests' load, the large one never does. A request that fits into none

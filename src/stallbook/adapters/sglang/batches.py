@@ -7,11 +7,14 @@ noted once it is processed. Each request keeps its answer as it grows: what it g
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from stallbook.adapters.sglang.steps import Overlapped
 
 __all__ = ["Batches", "Told", "Wait", "told", "wait_of"]
+
+
+_UNUSUAL: Final[tuple[Sequence[Any], Sequence[int], dict[str, int]]] = ((), (), {})
 
 
 class Wait:
@@ -70,8 +73,9 @@ class Batches:
     def __init__(self, steps: Overlapped) -> None:
         self.steps = steps
         self._known: dict[str, int] = {}
-        """The length of each request's answer, as far as its tokens are told."""
-        self._usual: tuple[Sequence[Any], Sequence[int], dict[str, int]] = ((), (), {})
+        """The length of each request's answer, as far as its tokens are told; while `_usual` holds, before that."""
+        self._usual: tuple[Sequence[Any], Sequence[int], dict[str, int]] = _UNUSUAL
+        """Of a decode in which each request got one token: the requests, the lengths, and one for each."""
 
     def admitted(self, requests: Iterable[Any], t: int) -> None:
         """Requests are in a batch that prefills."""
@@ -86,6 +90,7 @@ class Batches:
 
     def left(self, requests: Sequence[str], t: int) -> None:
         """Requests are done, or were given up."""
+        self._catch_up()
         for one in requests:
             self._known.pop(one, None)
         self.steps.finished(requests, t)
@@ -96,12 +101,12 @@ class Batches:
         before, were, scheduled = self._usual
         if one.chunks is None and one.width == 1 and requests == before and _grown(lengths, were):
             tokens, total = scheduled, len(requests)
-            self._known.update(zip(scheduled, lengths, strict=True))
         else:
+            self._catch_up()
             tokens, scheduled = self._look(one)
             total = sum(one.chunks) if one.chunks is not None else len(requests) * one.width
         whole = one.chunks is None and one.width == 1 and len(tokens) == len(requests)
-        self._usual = (requests, lengths, scheduled) if whole else ((), (), {})
+        self._usual = (requests, lengths, scheduled) if whole else _UNUSUAL
         prompts = 0 if one.chunks is None else total - one.decoding
         if scheduled:
             self.steps.emitted(
@@ -114,6 +119,12 @@ class Batches:
         if done:
             self.left([rid for rid in done if rid in self.steps.handles], t1)
         return prompts
+
+    def _catch_up(self) -> None:
+        """What follows is not usual."""
+        _, lengths, scheduled = self._usual
+        self._known.update(zip(scheduled, lengths, strict=True))
+        self._usual = _UNUSUAL
 
     def _look(self, one: Told) -> tuple[dict[str, int], dict[str, int]]:
         """What each request got, and what of each was in the batch: request by request."""

@@ -14,7 +14,8 @@ from stallbook.record.spool import NO_NAME
 
 __all__ = ["Overlapped"]
 
-_NONE: Final = ((0, 0), (0, 0), (0, 0))
+_NOTHING: Final = (0, 0)
+_NONE: Final = (_NOTHING,) * 3
 _UP_TO, _THROUGH, _AFTER = range(3)
 
 
@@ -27,10 +28,13 @@ class Overlapped(Steps):
         self._stretches: dict[int, list[tuple[int, int]]] = {}
 
     def looked(self, step: int, part: int, t: int, cpu: int, known: bool = True) -> None:
-        """The thread's CPU time was `cpu` at `t`, the end of that part of a step; `known`: and busy since the last."""
-        stretch = self._look(t, cpu)
-        parts = self._stretches.setdefault(step, list(_NONE))
-        parts[part] = stretch if known else (0, stretch[1] if part else 0)
+        """The thread's CPU time was `cpu` at `t`, the end of that part of a step. known: busy since the last look."""
+        (before, used), self._looked = self._looked, (t, cpu)
+        parts = self._stretches.get(step)
+        if parts is None:
+            parts = self._stretches[step] = list(_NONE)
+        if known:
+            parts[part] = t - before, cpu - used
 
     def ran(self, step: int, t: int, cpu: int, graph: tuple[int, int]) -> None:
         """The forward pass of a step returned at `t`."""
@@ -81,9 +85,11 @@ class Overlapped(Steps):
         flight: Flight, names: Sequence[int], times: Sequence[int], cpu: int, delays: Sequence[int]
     ) -> Sequence[int]:  # fmt: skip
         """Each part's delay is its longest segments', none having more than its length; the last part's `output`'s."""
+        found = [0] * (len(times) + 1)
+        if not any(delays):
+            return [*found[:-1], max(cpu, -1), 0]
         if min(delays) < 0:
             return [*[-1] * len(times), max(cpu, -1), -1]
-        found = [0] * (len(times) + 1)
         found[-1] = delays[_AFTER]
         scheduled = 2 if flight.begun < flight.sched0 else 1
         ran = names.index(NO_NAME) if NO_NAME in names else len(names) - 1  # beyond it, other steps'

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -66,6 +68,21 @@ def test_the_leading_causes_are_told_apart_by_every_reader(ground: str, sight: s
     }
     for one, other in itertools.combinations(LEADING, 2):
         assert np.linalg.norm(seen[one] - seen[other]) >= APART * (1 if sight != "tritanopia" else 0.9), (one, other)
+
+
+@pytest.mark.parametrize("ground", ["light", "dark"])
+def test_named_segments_look_like_no_other_cause(ground: str) -> None:
+    seen = {c: np.cbrt(linear(getattr(SLOTS[c], ground)) @ LMS.T) @ LAB.T for c in SLOTS}
+    others = [c for c in SLOTS if c.startswith("other-")]
+    for one, other in itertools.product(others, SLOTS):
+        assert one == other or np.linalg.norm(seen[one] - seen[other]) >= 0.08, (one, other)
+
+
+def test_what_comes_in_one_log_of_vllm_shares_no_colour() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "vllm.md").read_text(encoding="utf-8")
+    table = page[page.index("| cause | is |") : page.index("So all of the engine's thread is named")]
+    named = re.findall(r"`(other:\w+)`", table)
+    assert len({slot(cause) for cause in named}) == len(named) > 5
 
 
 def test_every_cause_has_a_colour() -> None:

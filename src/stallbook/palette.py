@@ -11,7 +11,7 @@ from typing import Final
 
 from stallbook.causes import CLEAN, OTHER
 
-__all__ = ["GROUND", "LEADING", "OTHERS", "SLOTS", "Colour", "colour", "slot"]
+__all__ = ["GROUND", "LEADING", "OTHERS", "SLOTS", "TOGETHER", "Colour", "colour", "slot"]
 
 
 @dataclass(frozen=True)
@@ -43,24 +43,32 @@ SLOTS: Final = {
     "network": Colour("#4a5fc1", "#96a5f2"),
     "queue": Colour("#41545e", "#a3b8c2"),
     CLEAN: Colour("#87909d", "#5a686e"),
-    "other-0": Colour("#00838f", "#4fd0de"),
-    "other-1": Colour("#9c6b98", "#dcaed8"),
-    "other-2": Colour("#8d6e63", "#cbaea3"),
-    "other-3": Colour("#5e7d4f", "#a5c795"),
+    "other-0": Colour("#d87170", "#b86c61"),
+    "other-1": Colour("#9d7abb", "#a287b9"),
+    "other-2": Colour("#01357e", "#6b7cd4"),
+    "other-3": Colour("#8e2637", "#98a239"),
+    "other-4": Colour("#5a4188", "#8158a1"),
+    "other-5": Colour("#592e58", "#b0e8c8"),
+    "other-6": Colour("#630232", "#158a38"),
+    "other-7": Colour("#312555", "#25eef2"),
 }
 """By slot: a cause, or one of those that named segments and holds share."""
 
 LEADING: Final = ("prefill", "preempt", "graph", "gc", "tok", "fwd", "residual", "os", "slow", "unscheduled")
 """What a colour-blind reader has to tell apart most often."""
 
-OTHERS: Final = 4
+OTHERS: Final = 8
+TOGETHER: Final = ("logits", "runner", "ipc", "loop", "dispatch", "launch", "draft", "kv")
+"""Named segments and holds that come in one log, each with a slot of its own."""
 
 
 def slot(cause: str) -> str:
     """The slot of a cause. A name that only one log has always gets the same one of a few."""
     if cause in SLOTS:
         return cause
-    return f"other-{sum(cause.removeprefix(OTHER).encode('utf-8', 'replace')) % OTHERS}"
+    name = cause.removeprefix(OTHER)
+    nth = TOGETHER.index(name) if name in TOGETHER else sum(name.encode("utf-8", "replace")) % OTHERS
+    return f"other-{nth}"
 
 
 def colour(cause: str) -> Colour:

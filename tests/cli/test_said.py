@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_logs import write
@@ -78,9 +79,9 @@ def test_work_that_takes_long_is_named_where_nobody_watches(
 ) -> None:
     from stallbook.log import open_run
 
-    def slow(path: Path) -> Run:
+    def slow(*args: Any) -> Run:
         time.sleep(0.2)
-        return open_run(path)
+        return open_run(*args)
 
     monkeypatch.setattr("stallbook.log.open_run", slow)
     monkeypatch.setattr(patience, "MOMENT_S", 0.02)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-__all__ = ["MOMENT_S", "patience"]
+__all__ = ["MOMENT_S", "current", "patience"]
 
 MOMENT_S: Final = 2.0
 """Work that takes no longer than this says nothing."""
@@ -20,6 +20,7 @@ def patience(doing: str) -> Iterator[Callable[[str], None]]:
     anywhere else one line says what takes so long.
     """
     line = _Line(doing)
+    _LINES.append(line)
     alarm = threading.Timer(MOMENT_S, line.begin)  # by the clock: a single step may take all of the time
     alarm.daemon = True
     alarm.start()
@@ -28,6 +29,12 @@ def patience(doing: str) -> Iterator[Callable[[str], None]]:
     finally:
         alarm.cancel()
         line.end()
+        _LINES.remove(line)
+
+
+def current() -> Callable[[str], None] | None:
+    """Where what is done inside tells how far it is; None where nobody waits patiently."""
+    return _LINES[-1].tell if _LINES else None
 
 
 class _Line:
@@ -76,3 +83,7 @@ def _say(text: str) -> None:
 
 def _plain(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text)
+
+
+_LINES: list[_Line] = []
+"""Those that are on stderr now."""

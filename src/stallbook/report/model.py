@@ -263,7 +263,8 @@ def _ceilings(table: Tally, every: Mix) -> Iterator[tuple[str, Ceiling]]:
 def _warnings(partition: Partition) -> Iterator[str]:
     """What makes `slow` and `graph` less certain than they look."""
     run = partition.run
-    if partition.rules == "post" or not {"slow", "graph"} & set(partition.causes):
+    causes = [c for c in ("slow", "graph") if c in partition.causes and partition.abilities.get(c) != NOT_RECORDED]
+    if partition.rules == "post" or not causes:
         return
     missing = [
         name
@@ -274,7 +275,7 @@ def _warnings(partition: Partition) -> Iterator[str]:
         if not known
     ]
     if missing:
-        yield f"slow, graph: with {' and '.join(missing)}, contention and long contexts can read as these."
+        yield f"{', '.join(causes)}: with {' and '.join(missing)}, contention and long contexts can read as these."
 
 
 def _reconciled(partition: Partition, waits: Waits | None) -> Reconciled:

@@ -32,13 +32,17 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Table:
-    """A table whose first `words` columns are words, all others figures. marks: a colour's slot for each row, or ''."""
+    """A table whose first `words` columns are words, all others figures. marks: a colour's slot for each row, or ''.
+
+    folds: a cell may take two lines, so that all columns are in sight.
+    """
 
     caption: str
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     words: int = 1
     marks: Sequence[str] = ()
+    folds: bool = False
     kind: ClassVar[str] = "table"
 
 

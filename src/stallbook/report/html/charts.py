@@ -132,7 +132,7 @@ def bars(
 
 def first_tokens(of: Summary, look: Look) -> Chart:
     """What the waits for first tokens are made of: of all, and of the longest."""
-    rows = [(f"all {of.all.gaps:,} waits", of.all)]
+    rows = [("the only wait" if of.all.gaps == 1 else f"all {of.all.gaps:,} waits", of.all)]
     if of.tail.gaps < of.all.gaps:
         rows.append((f"the {of.tail.gaps:,} of {words.unit(of.threshold_ms)} or longer", of.tail))
     order = sorted(of.all.time_ns, key=lambda c: -of.all.time_ns[c])

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Final
 
+from stallbook import digits
 from stallbook.causes import ordered
 from stallbook.report import words
 from stallbook.report.headline import owner
@@ -22,6 +23,8 @@ Groups = dict[str, list[RunReport]]
 
 _SEED: Final = re.compile(r"__s\d+$")
 TIMES: Final = (("p50", "soft", "circle"), ("p99", "accent", "diamond"), ("p99.9", "ink", "triangle-up"))
+TO: Final = "\u2060–\u2060"
+"""Between the ends of a range, which stays on one line."""
 ROW: Final = 34
 RUN: Final = 15
 NAME: Final = 22
@@ -134,7 +137,7 @@ def _points(of: Groups, look: Look, *, ttft: bool) -> Chart:
 
 
 def _room(look: Look) -> int:
-    return 84 if look.narrow else 130
+    return 112 if look.narrow else 130
 
 
 def _rows_axis(look: Look) -> Chart:
@@ -169,13 +172,12 @@ def _tails(of: Groups, look: Look) -> Chart:
     }
 
 
-def _ranged(values: Sequence[float | None], *, rate: bool = False) -> str:
+def _ranged(values: Sequence[float | None]) -> str:
     known = [v for v in values if v is not None]
     if not known:
         return "–"
-    show = words.rate if rate else words.ms
-    middle = show(median(known))
-    return middle if len(known) == 1 else f"{middle} [{show(min(known))}–{show(max(known))}]"
+    middle = digits.short(median(known))
+    return middle if len(known) == 1 else f"{middle} [{digits.short(min(known))}{TO}{digits.short(max(known))}]"
 
 
 def compared(of: Groups) -> Table:
@@ -184,10 +186,10 @@ def compared(of: Groups) -> Table:
     for name, runs in of.items():
         times = [[getattr(r.itl, k) for r in runs] for k in ("p50", "p99", "p999", "max")]
         first = [[r.ttft.p50 for r in runs], [r.ttft.p99 for r in runs]]
-        speed = _ranged([r.counters.tokens_per_s for r in runs], rate=True)
+        speed = _ranged([r.counters.tokens_per_s for r in runs])
         rows.append([name, f"{len(runs)}", *map(_ranged, times), *map(_ranged, first), speed, _owners(runs)])
     head = ("rung", "runs", "p50", "p99", "p99.9", "worst", "TTFT p50", "TTFT p99", "tokens/s", "owns the tail")
-    return Table("Medians, and the least and the most of the runs; times in ms", head, rows)
+    return Table("Medians, and the least and the most of the runs; times in ms", head, rows, folds=True)
 
 
 def _owners(runs: Sequence[RunReport]) -> str:

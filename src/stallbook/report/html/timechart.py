@@ -125,6 +125,8 @@ def _told(o: OverTime) -> list[str]:
 def _ticks(low: float, high: float) -> list[float]:
     powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
     shown = [t for t in (float(f"{k}e{p}") for p in powers for k in (1, 3)) if low / 1.2 <= t <= high * 1.2]
+    if not shown:  # all gaps are about as long
+        return [_short(low)]
     return [t for t in shown if not str(t).startswith(("3", "0.3", "0.03"))] if len(shown) > 7 else shown
 
 
@@ -153,6 +155,8 @@ def _causes(o: OverTime, look: Look, *, last: bool) -> Chart:
 
 
 def _values(o: OverTime, values: Any, look: Look, title: str, *, last: bool) -> Chart:
-    y = count("v", axis=AXIS | {"tickCount": 2, "format": "~s"}, scale={"zero": True})
+    y = count(
+        "v", axis=AXIS | {"tickCount": 2, "format": "~s" if np.nanmax(values) >= 1 else "~g"}, scale={"zero": True}
+    )
     how = {"interpolate": "step-after", "color": look.ink("soft"), "opacity": 0.55}
     return _panel([marks(_held(o, values), "area", {"x": _x(o, last=last), "y": y}, **how)], look, 52, title)

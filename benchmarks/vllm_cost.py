@@ -66,10 +66,14 @@ def measure(layout: Layout, asked: argparse.Namespace) -> list[dict[str, float]]
                 )
                 for name, one in (("with", log), ("without", None))
             )  # fmt: skip
-            pairs += list(alternating(with_it, without, start, asked))
+            pairs += (new := list(alternating(with_it, without, start, asked)))
             stack.close()
             shares.append(account(log))
-        print(f"{layout.name}, start {start + 1}: own account {shares[-1]:.3%} of the time with work", flush=True)
+        ratio, error = mean_ratio([one["cpu_with"] / one["cpu_without"] for one in new])
+        print(
+            f"{layout.name}, start {start + 1}: own account {shares[-1]:.3%} of the time with work, "
+            f"CPU ratio {ratio:.3f} +- {error:.3f}", flush=True,
+        )  # fmt: skip
     print(f"{layout.name}: {len(pairs)} pairs, own account {statistics.mean(shares):.3%} (most {max(shares):.3%})")
     for key, name in (("cpu", "engine-core CPU a token"), ("rate", "tokens a second")):
         ratio, error = mean_ratio([one[f"{key}_with"] / one[f"{key}_without"] for one in pairs])

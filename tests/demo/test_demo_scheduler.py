@@ -29,6 +29,7 @@ from stallbook.demo.scheduler import (
     commit,
     plan,
 )  # fmt: skip
+from stallbook.demo.work import work_of
 
 
 def running(key: int, prompt: int, generated: int = 0, max_new: int = 100) -> Sequence:
@@ -176,6 +177,9 @@ LIMITS = st.builds(
     capture_sizes=st.sampled_from([(), (1, 2, 4), (1, 2, 4, 8, 16)]),
     admit_watermark=st.sampled_from([0.0, 0.1, 0.9]),
     recompute=st.booleans(),
+    decode_weight=st.sampled_from([1.0, 0.0, 2.5, 20.0]),
+    context_weight=st.sampled_from([0.0, 0.01]),
+    forecast=st.booleans(),
 )
 
 
@@ -208,8 +212,8 @@ def test_every_workload_ends_and_every_step_keeps_the_rules(
 
 
 def check_plan(state: State, step: Plan, limits: Limits) -> None:
-    tokens = len(step.decodes) + sum(chunk.tokens for chunk in step.chunks)
-    assert tokens <= max(limits.token_budget, len(step.decodes))
+    work = sum(work_of(chunk.tokens, chunk.start, limits.context_weight) for chunk in step.chunks)
+    assert not work or work <= max(limits.left_for_prefill(len(step.decodes)), 1 if step.decodes else 3) + 1e-6
     gone = {item.seq for item in step.evict}
     ready = [s for s in [*state.running, *step.readmit] if s.computed >= s.target and s not in gone]
     assert list(step.decodes) == ready, "decode first: whoever runs, is ready and was not evicted decodes"

@@ -34,6 +34,7 @@ def test_json_there_and_back() -> None:
         {"token_budget": 47}, {"token_budget": 0},
         {"capture_sizes": [2, 1]}, {"capture_sizes": [1, 1]}, {"capture_sizes": [0, 1]}, {"capture_sizes": "1,2"},
         {"kv_blocks": 10}, {"kv_blocks": -1},
+        {"admit_by": "luck"}, {"decode_weight": -1}, {"decode_weight": float("nan")}, {"context_weight": 2},
         {"preemption": "pray"}, {"preemption": 1},
         {"admit_watermark": 1.0}, {"admit_watermark": -0.1},
         {"tokenize": "thread"}, {"tokenizer_cpus": [0]}, {"tokenize": "process", "tokenizer_cpus": []},

@@ -59,6 +59,7 @@ LIMITS = [
     Limits(kv_blocks=80, max_num_seqs=20, token_budget=64, capture_sizes=(1, 2, 4), admit_watermark=0.1),
     Limits(kv_blocks=70, max_num_seqs=9, token_budget=9, recompute=True),
     Limits(kv_blocks=60, max_num_seqs=30, token_budget=200, capture_sizes=(), recompute=True, admit_watermark=0.05),
+    Limits(kv_blocks=90, max_num_seqs=20, token_budget=150, decode_weight=9.5, context_weight=0.004, forecast=True),
 ]
 
 

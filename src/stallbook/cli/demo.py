@@ -36,6 +36,13 @@ def demo(
         Literal["swap", "recompute"], typer.Option(help="Copy an evicted cache out and back, or drop and redo it.")
     ] = "swap",
     admit_watermark: Annotated[float, typer.Option(help="Admit only while this fraction of the pool is free.")] = 0.0,
+    admit_by: Annotated[
+        Literal["free", "forecast"], typer.Option(help="That fraction of now, or of the fullest moment to come.")
+    ] = "free",
+    decode_weight: Annotated[float, typer.Option(help="What a decode takes of the budget, in prompt tokens.")] = 1.0,
+    context_weight: Annotated[
+        float, typer.Option(help="What a prompt token takes more of it for each token before it.")
+    ] = 0.0,
     gc_freeze: Annotated[bool, typer.Option("--gc-freeze", help="Freeze the start-up heap before serving.")] = False,
     compact_history: Annotated[
         bool, typer.Option("--compact-history", help="Keep tokens in a flat array, not as objects.")
@@ -61,7 +68,8 @@ def demo(
     settings = Settings(
         seconds=seconds, seed=seed, rate=_rate(rate), max_num_seqs=max_num_seqs, token_budget=token_budget,
         capture_sizes=_integers("--capture-sizes", capture_sizes), kv_blocks=kv_blocks, preemption=preemption,
-        admit_watermark=admit_watermark, gc_freeze=gc_freeze, compact_history=compact_history, tokenize=tokenize,
+        admit_watermark=admit_watermark, admit_by=admit_by, decode_weight=decode_weight,
+        context_weight=context_weight, gc_freeze=gc_freeze, compact_history=compact_history, tokenize=tokenize,
         tokenizer_cpus=_integers("--tokenizer-cpus", tokenizer_cpus) if tokenizer_cpus else None,
         blas_threads=blas_threads, record=record,
     )  # fmt: skip

@@ -30,6 +30,9 @@ from itertools import chain
 from typing import Final
 
 from stallbook.demo.blocks import blocks_for
+from stallbook.demo.forecast import peak_blocks
+from stallbook.demo.limits import Limits
+from stallbook.demo.work import tokens_within, work_of
 
 __all__ = [
     "ADMITS", "BY_BUDGET", "BY_KV", "BY_SEQS", "CAPTURED", "EAGER", "NO_GRAPH",
@@ -44,18 +47,6 @@ ADMITS, BY_KV, BY_SEQS, BY_BUDGET = 0, 1, 2, 3
 """What kept the first waiting request out: nothing, or no request waits; blocks; the sequence limit; the budget."""
 HEADROOM: Final = 8
 """Blocks beyond its own that must be free before an evicted request comes back."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The knobs of the policy."""
-
-    kv_blocks: int = 1000
-    max_num_seqs: int = 48
-    token_budget: int = 2048
-    capture_sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 24, 32)
-    admit_watermark: float = 0.0
-    recompute: bool = False
 
 
 @dataclass(eq=False, slots=True)
@@ -142,12 +133,13 @@ class _Draft:
         self.limits = limits
         self.free = state.free
         self.running = list(state.running)
+        self.away = list(state.swapped)
         self.readmitted: list[Sequence] = []
         self.evicted: list[Eviction] = []
         self.gone: set[Sequence] = set()
         self.decodes: list[Sequence] = []
         self.chunks: list[Chunk] = []
-        self.budget = limits.token_budget
+        self.budget: float = limits.token_budget
 
     def readmit(self, swapped: Iterable[Sequence]) -> None:
         for seq in swapped:
@@ -157,6 +149,7 @@ class _Draft:
                 return
             self.free -= blocks_for(seq.computed)
             self.running.append(seq)
+            self.away.remove(seq)
             self.readmitted.append(seq)
 
     def evict_newest(self) -> Sequence:
@@ -166,6 +159,8 @@ class _Draft:
             mode = RESTART
         else:
             mode = RECOMPUTE if self.limits.recompute else SWAP
+        if mode == SWAP:
+            self.away.append(seq)
         self.evicted.append(Eviction(seq, mode))
         self.gone.add(seq)
         return seq
@@ -182,7 +177,7 @@ class _Draft:
             else:
                 self.free -= need
                 self.decodes.append(seq)
-        self.budget -= len(self.decodes)
+        self.budget = self.limits.left_for_prefill(len(self.decodes))
 
     def continue_prefills(self) -> None:
         for seq in self.running:
@@ -191,26 +186,42 @@ class _Draft:
 
     def admit(self, waiting: Iterable[Sequence]) -> int:
         """Admits in order; returns what stopped it."""
-        reserve = self.limits.admit_watermark * self.limits.kv_blocks
         for seq in waiting:
             if len(self.running) >= self.limits.max_num_seqs:
                 return BY_SEQS
-            if self.free - blocks_for(seq.target) < (reserve if self.running else 0):
+            if not self._has_room(seq):
                 return BY_KV
-            if self.budget <= 0:
+            if self._tokens(0) < 1:
                 return BY_BUDGET
             if not self._chunk(seq, 0, admitted=True):
                 return BY_KV
             self.running.append(seq)
         return ADMITS
 
+    def _has_room(self, seq: Sequence) -> bool:
+        """Whether the pool holds a new request, and the watermark above it; an idle pool only has to hold it."""
+        free = self.free - blocks_for(seq.target)
+        if not self.running:
+            return free >= 0
+        reserve = self.limits.admit_watermark * self.limits.kv_blocks
+        if not self.limits.forecast:
+            return free >= reserve
+        every = (*self.running, *self.away, seq)
+        peak = peak_blocks((max(one.computed, one.target), one.max_new - one.generated) for one in every)
+        return free >= 0 and self.limits.kv_blocks - peak >= reserve
+
+    def _tokens(self, start: int) -> int:
+        """Tokens of a prompt that the budget holds, from `start` on; a step that does nothing else holds at least 1."""
+        least = 0 if self.decodes or self.chunks else 1
+        return max(least, tokens_within(self.budget, start, self.limits.context_weight))
+
     def _chunk(self, seq: Sequence, start: int, *, admitted: bool) -> bool:
-        tokens = min(self.budget, seq.target - start)
+        tokens = min(self._tokens(start), seq.target - start)
         need = blocks_for(start + tokens) - blocks_for(start)
         if tokens <= 0 or need > self.free:
             return False
         self.free -= need
-        self.budget -= tokens
+        self.budget -= work_of(tokens, start, self.limits.context_weight)
         self.chunks.append(Chunk(seq, start, tokens, admitted))
         return True
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from stallbook.demo import capacity as capacities
 from stallbook.demo.engine import Engine
 from stallbook.demo.history import CompactHistory, History, ObjectHistory, startup_heap
+from stallbook.demo.limits import limits_of
 from stallbook.demo.machine import REAL_CLOCK, check_blas, check_cpus, describe
 from stallbook.demo.model import Model, NumpyExecutor
 from stallbook.demo.ports import Intake
 from stallbook.demo.probe import Probe
-from stallbook.demo.scheduler import Limits
 from stallbook.demo.settings import Settings
 from stallbook.demo.summary import Progress, Stop, Summary
 from stallbook.demo.tokenizer import LoopIntake, ProcessIntake, trained
@@ -25,21 +25,9 @@ from stallbook.demo.workload import Arrival, make_trace, trace_digest
 from stallbook.errors import StallbookError
 from stallbook.record import NullRecorder, Recorder
 
-__all__ = ["limits_of", "run"]
+__all__ = ["run"]
 
 Tick = Callable[[Progress], None]
-
-
-def limits_of(settings: Settings) -> Limits:
-    """The scheduler's part of the settings."""
-    return Limits(
-        kv_blocks=settings.kv_blocks,
-        max_num_seqs=settings.max_num_seqs,
-        token_budget=settings.token_budget,
-        capture_sizes=settings.capture_sizes,
-        admit_watermark=settings.admit_watermark,
-        recompute=settings.preemption == "recompute",
-    )
 
 
 def run(settings: Settings, out: Path | None, progress: Tick | None, stop: Stop) -> Summary:

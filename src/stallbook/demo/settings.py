@@ -12,9 +12,19 @@ from stallbook.demo.blocks import blocks_for
 from stallbook.demo.workload import MAX_NEW, MAX_PROMPT
 from stallbook.errors import StallbookError
 
-__all__ = ["DRAIN_FACTOR", "DRAIN_FLOOR_S", "MAX_REQUESTS", "MIN_KV_BLOCKS", "PREEMPTION", "TOKENIZE", "Settings"]
+__all__ = [
+    "ADMIT_BY",
+    "DRAIN_FACTOR",
+    "DRAIN_FLOOR_S",
+    "MAX_REQUESTS",
+    "MIN_KV_BLOCKS",
+    "PREEMPTION",
+    "TOKENIZE",
+    "Settings",
+]
 
 PREEMPTION: Final = ("swap", "recompute")
+ADMIT_BY: Final = ("free", "forecast")
 TOKENIZE: Final = ("loop", "process")
 
 MIN_KV_BLOCKS: Final = blocks_for(MAX_PROMPT + MAX_NEW)
@@ -51,6 +61,12 @@ class Settings:
     preemption: str = "swap"
     admit_watermark: float = 0.0
     """Admit a new request only if this fraction of the pool stays free."""
+    admit_by: str = "free"
+    """Stays free now (`free`), or by what all will need before they are done (`forecast`)."""
+    decode_weight: float = 1.0
+    """What a decode takes of the token budget, in prompt tokens: about what it takes of a step's time."""
+    context_weight: float = 0.0
+    """What a prompt token takes of the budget beyond 1, for each token before it in its prompt."""
     gc_freeze: bool = False
     compact_history: bool = False
     tokenize: str = "loop"
@@ -77,6 +93,10 @@ class Settings:
             raise _bad("kv_blocks", f"is {self.kv_blocks}", remedy)
         if not 0 <= self.admit_watermark < 1:
             raise _bad("admit_watermark", f"is {self.admit_watermark}", "give a fraction from 0 up to, not with, 1")
+        if not 0 <= self.decode_weight <= 1000:
+            raise _bad("decode_weight", f"is {self.decode_weight}", "give prompt tokens from 0 to 1000; 1 is plain")
+        if not 0 <= self.context_weight <= 1:
+            raise _bad("context_weight", f"is {self.context_weight}", "give a fraction of a token from 0 to 1")
         if not 1 <= self.blas_threads <= 256:
             raise _bad("blas_threads", f"is {self.blas_threads}", "give a number of threads from 1 to 256")
         self._check_choices()
@@ -87,6 +107,8 @@ class Settings:
             raise _bad("capture_sizes", f"are {list(sizes)}", "give positive sizes in rising order, such as 1,2,4,8")
         if self.preemption not in PREEMPTION:
             raise _bad("preemption", f"is {self.preemption!r}", "choose swap or recompute")
+        if self.admit_by not in ADMIT_BY:
+            raise _bad("admit_by", f"is {self.admit_by!r}", "choose free or forecast")
         if self.tokenize not in TOKENIZE:
             raise _bad("tokenize", f"is {self.tokenize!r}", "choose loop or process")
         cpus = self.tokenizer_cpus

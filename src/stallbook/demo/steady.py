@@ -22,7 +22,9 @@ def steady_steps(state: State, limits: Limits, step: Plan) -> int:
     if not rows or step.readmit or step.evict or step.chunks or step.left_out or len(rows) != len(state.running):
         return 1
     if state.waiting:
-        if step.blocked not in (BY_KV, BY_SEQS) or limits.token_budget <= len(rows):
+        if step.blocked not in (BY_KV, BY_SEQS) or limits.left_for_prefill(len(rows)) < 1:
+            return 1
+        if limits.forecast:  # what a request will need beside the others changes with every step
             return 1
     elif step.blocked != ADMITS:
         return 1

@@ -36,6 +36,8 @@ SETTLED: Final = 4.0
 """So many separate stretches of a run in which a size was seen count as much as the line through all sizes."""
 STRETCH_NS: Final = 2_000_000_000
 ROUNDS: Final = 6
+FEW: Final = 30
+"""So many steps of a size are half as good as knowing it."""
 COMPACT_OUTPUT: Final = 0.33
 """What output costs with flat arrays over what it costs with objects: measured once, since no log holds both."""
 
@@ -156,7 +158,8 @@ def _captured(table: Table, ns: Floats) -> tuple[Law, dict[int, float]]:
         sizes = _sizes(padded, stretch, y / pace - law.of(design))
         over = np.array([sizes[n] for n in padded.tolist()])
         pace = _pace(stretch, y / np.maximum(law.of(design) + over, 1.0))
-    whole = np.maximum(law.of(design) + over, 1.0)
+    sizes = _balanced(sizes, padded, y, law.of(design))
+    whole = np.maximum(law.of(design) + np.array([sizes[n] for n in padded.tolist()]), 1.0)
     ratio = y / whole if len(y) else np.ones(1)
     spread = float(np.median(np.abs(ratio - np.median(ratio))))
     return replace(law, spread=spread, bias=float(y.sum() / whole.sum()) if len(y) else 1.0), sizes
@@ -169,6 +172,18 @@ def _sizes(padded: Any, stretch: Any, over: Floats) -> dict[int, float]:
         seen = len(np.unique(stretch[mine]))
         found[size] = float(np.median(over[mine])) * seen / (seen + SETTLED)
     return found
+
+
+def _balanced(sizes: Mapping[int, float], padded: Any, ns: Floats, line: Floats) -> dict[int, float]:
+    """Each size costs in all what it took in all. What the laws leave is drawn as noise at any size, so it must not
+    differ from size to size: a small batch's excess would be paid by large ones."""
+    out = {}
+    for size, over in sizes.items():
+        mine = padded == size
+        n = int(mine.sum())
+        rest = float(ns[mine].mean() - line[mine].mean()) - over
+        out[size] = over + rest * n / (n + FEW)
+    return out
 
 
 def _pace(stretch: Any, ratio: Floats) -> Floats:

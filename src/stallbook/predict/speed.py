@@ -17,7 +17,7 @@ from stallbook.run import Ints, Run
 
 __all__ = ["Series", "probe_series"]
 
-WINDOW_S: Final = 8.0
+WINDOW_S: Final = 16.0
 QUANTILE: Final = 0.2
 BIN_NS: Final = 250_000_000
 LEAST: Final = 9

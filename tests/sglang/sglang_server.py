@@ -117,9 +117,15 @@ def serving(
 
 
 async def ask(session: aiohttp.ClientSession, url: str, one: Ask) -> Answer:
-    """Send one request and take its chunks as they come."""
+    """Send one request and take its chunks as they come.
+
+    It is not to end before its last token. That `ignore_eos` would say, too; but then SGLang keeps room for all of its
+    tokens from the start, and never retracts.
+    """
     prompt = {"text": one.prompt} if isinstance(one.prompt, str) else {"input_ids": one.prompt}
-    limits = {"max_new_tokens": one.max_tokens, "temperature": one.temperature, "ignore_eos": True}
+    limits = {
+        "max_new_tokens": one.max_tokens, "min_new_tokens": one.max_tokens, "temperature": one.temperature,
+    }  # fmt: skip
     body = {"rid": one.name, "stream": True, "sampling_params": limits, **prompt}
     answer = Answer(one.name, time.perf_counter_ns())
     try:

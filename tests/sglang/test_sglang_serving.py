@@ -67,7 +67,7 @@ def test_retractions_and_tokens_are_those_that_sglang_counted(recorded: Recorded
     assert told[COUNTERS[0]] > 0
     assert len(run.evictions.request) == told[COUNTERS[0]]
     assert int(run.emissions.tokens.sum()) == told[COUNTERS[1]] == sum(one.tokens for one in recorded.answers)
-    assert run.notes.keys() <= {"merged_pauses"}
+    assert run.notes.keys() <= {"merged_pauses", "off_path_pauses"}
 
 
 def test_every_request_and_its_sizes_are_there(recorded: Recorded) -> None:

@@ -73,7 +73,9 @@ class Frontend(frontend.Frontend):
             result = await original(manager, output, *args, **more)
             if hooks.on and getattr(output, "output_ids", None):
                 try:
-                    self.handed(list(output.rids), [len(one) for one in output.output_ids], clock())
+                    t = clock()
+                    got = [(rid, len(ids)) for rid, ids in zip(output.rids, output.output_ids, strict=True) if ids]
+                    self.handed([rid for rid, _ in got], [count for _, count in got], t)
                     if any(output.finished_reasons):
                         self.finished(output)
                         if not manager.rid_to_state:

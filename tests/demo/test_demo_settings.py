@@ -38,7 +38,8 @@ def test_json_there_and_back() -> None:
         {"preemption": "pray"}, {"preemption": 1},
         {"admit_watermark": 1.0}, {"admit_watermark": -0.1},
         {"tokenize": "thread"}, {"tokenizer_cpus": [0]}, {"tokenize": "process", "tokenizer_cpus": []},
-        {"tokenize": "process", "tokenizer_cpus": [-1]},
+        {"tokenize": "process", "tokenizer_cpus": [-1]}, {"tokenizer_nice": 5},
+        {"tokenize": "process", "tokenizer_nice": 20}, {"tokenize": "process", "tokenizer_nice": -1},
         {"blas_threads": 0}, {"gc_freeze": 1}, {"record": "yes"}, {"unheard_of": 1},
     ],
 )  # fmt: skip

@@ -81,6 +81,13 @@ def test_the_process_is_pinned_where_it_was_told() -> None:
         ProcessIntake((4000,))
 
 
+def test_the_process_steps_back_as_far_as_it_was_told() -> None:
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    worker = ProcessIntake(nice=3)
+    assert os.getpriority(os.PRIO_PROCESS, worker._child.pid) == min(own + 3, 19)
+    worker.close()
+
+
 def test_a_killed_engine_takes_its_worker_along() -> None:
     code = (
         "import time; from stallbook.demo.tokenizer import ProcessIntake; w = ProcessIntake();"

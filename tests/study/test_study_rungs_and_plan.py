@@ -7,7 +7,7 @@ import pytest
 from stallbook.demo import Settings
 from stallbook.errors import StallbookError
 from stallbook.study.plan import parse_seeds, plan
-from stallbook.study.rungs import RUNGS, choose, settings_of
+from stallbook.study.rungs import OURS, RUNGS, choose, settings_of
 
 
 def test_each_rung_keeps_the_fixes_below_it() -> None:
@@ -22,6 +22,15 @@ def test_each_rung_keeps_the_fixes_below_it() -> None:
     assert (last.gc_freeze, last.compact_history, last.token_budget, last.tokenize) == (True, True, 256, "process")
     assert last.capture_sizes[-2:] == (40, 48)
     assert last.admit_watermark == 0.10
+
+
+def test_our_rungs_stand_above_the_seven_and_run_only_when_they_are_named() -> None:
+    assert choose(["admit-forecast", "+Work budget"]) == OURS[:2]
+    assert not [rung for rung in choose([]) if rung in OURS]
+    last = settings_of(OURS[-1], Settings())
+    assert (last.admit_by, last.admit_watermark, last.decode_weight, last.tokenizer_nice) == ("forecast", 0, 26, 10)
+    assert (last.gc_freeze, last.tokenize) == (True, "process")
+    assert settings_of(RUNGS[-1], Settings()).admit_by == "free"
 
 
 def test_slugs_are_the_file_names_of_the_published_logs() -> None:

@@ -53,6 +53,7 @@ def demo(
     tokenizer_cpus: Annotated[
         str | None, typer.Option(metavar="N,N,...", help="CPUs for that process.", show_default=False)
     ] = None,
+    tokenizer_nice: Annotated[int, typer.Option(help="How far that process steps back for others, up to 19.")] = 0,
     blas_threads: Annotated[int, typer.Option(help="Threads of the matrix products.")] = 1,
     record: Annotated[bool, typer.Option("--record/--no-record", help="Leave a log and report on it, or not.")] = True,
     form: Annotated[Literal["text", "json"], typer.Option("--format", help="For people, or for programs.")] = "text",
@@ -71,7 +72,7 @@ def demo(
         admit_watermark=admit_watermark, admit_by=admit_by, decode_weight=decode_weight,
         context_weight=context_weight, gc_freeze=gc_freeze, compact_history=compact_history, tokenize=tokenize,
         tokenizer_cpus=_integers("--tokenizer-cpus", tokenizer_cpus) if tokenizer_cpus else None,
-        blas_threads=blas_threads, record=record,
+        tokenizer_nice=tokenizer_nice, blas_threads=blas_threads, record=record,
     )  # fmt: skip
     if not record:
         return _tell(_run(settings, None), None, form)

@@ -87,7 +87,9 @@ def _set_rate(
 
 
 def _intake(settings: Settings) -> Intake:
-    return ProcessIntake(settings.tokenizer_cpus) if settings.tokenize == "process" else LoopIntake()
+    if settings.tokenize == "process":
+        return ProcessIntake(settings.tokenizer_cpus, settings.tokenizer_nice)
+    return LoopIntake()
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,8 @@ class Settings:
     compact_history: bool = False
     tokenize: str = "loop"
     tokenizer_cpus: tuple[int, ...] | None = None
+    tokenizer_nice: int = 0
+    """How far its process steps back for others, 0 to 19: then the engine does not wait for a core that it has."""
     blas_threads: int = 1
     record: bool = True
 
@@ -114,6 +116,10 @@ class Settings:
         cpus = self.tokenizer_cpus
         if cpus is not None and self.tokenize != "process":
             raise _bad("tokenizer_cpus", "needs a tokenizer in its own process", "add tokenize=process")
+        if self.tokenizer_nice and self.tokenize != "process":
+            raise _bad("tokenizer_nice", "needs a tokenizer in its own process", "add tokenize=process")
+        if not 0 <= self.tokenizer_nice <= 19:
+            raise _bad("tokenizer_nice", f"is {self.tokenizer_nice}", "give a whole number from 0 to 19")
         if cpus is not None and (not cpus or min(cpus) < 0):
             raise _bad("tokenizer_cpus", f"are {list(cpus)}", "give CPU numbers from 0 up")
 

@@ -80,8 +80,8 @@ class ProcessIntake:
 
     on_loop = False
 
-    def __init__(self, cpus: tuple[int, ...] | None = None) -> None:
-        command = [sys.executable, "-m", "stallbook.demo.worker", *map(str, cpus or ())]
+    def __init__(self, cpus: tuple[int, ...] | None = None, nice: int = 0) -> None:
+        command = [sys.executable, "-m", "stallbook.demo.worker", str(nice), *map(str, cpus or ())]
         self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
         assert self._child.stdin is not None
         assert self._child.stdout is not None

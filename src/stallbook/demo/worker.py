@@ -1,6 +1,6 @@
 """The tokenizer's own process: texts in on one pipe, token ids out on another, until the input ends.
 
-    python -m stallbook.demo.worker [CPU ...]
+    python -m stallbook.demo.worker NICE [CPU ...]
 
 It says one "+" when it is ready. It ends with its input, which the kernel closes when the engine dies.
 """
@@ -22,9 +22,11 @@ def main(argv: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal group; the engine decides
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     source, sink = sys.stdin.buffer, sys.stdout.buffer
-    if argv:
+    nice, *cpus = map(int, argv)
+    os.nice(nice)
+    if cpus:
         try:
-            os.sched_setaffinity(0, {int(cpu) for cpu in argv})
+            os.sched_setaffinity(0, set(cpus))
         except OSError:
             return 2
     trained()

@@ -23,7 +23,7 @@ from typing import Any
 
 from stallbook.errors import StallbookError
 from stallbook.study.plan import Cell
-from stallbook.study.rungs import RUNGS
+from stallbook.study.rungs import EVERY
 
 try:
     import fcntl
@@ -35,7 +35,7 @@ __all__ = ["Folder", "finished_logs", "read_study"]
 HEADER, RESULTS, UNFINISHED = "study.json", "results.jsonl", "unfinished"
 TABLES = ("tables.txt", "tables.md", "tables.json")
 _FILES = "|".join(re.escape(name) for name in (HEADER, RESULTS, *TABLES))
-_LOGS = "|".join(rung.slug for rung in RUNGS)
+_LOGS = "|".join(rung.slug for rung in EVERY)
 _OURS = re.compile(rf"{_FILES}|\.({_FILES})\..*|{UNFINISHED}|({_LOGS})__s[0-9]+\.stall")
 """.NAME.xyz" is a write that a crash cut short."""
 
@@ -151,7 +151,7 @@ def read_study(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 def finished_logs(path: Path) -> list[Path]:
     """The logs of a study's finished runs that are still there, rung by rung from the bottom up."""
-    order = [rung.slug for rung in RUNGS]
+    order = [rung.slug for rung in EVERY]
     _, lines = read_study(path)
     done = sorted((order.index(str(line["rung"])), int(line["seed"])) for line in lines if line.get("rung") in order)
     logs = [path / f"{order[rung]}__s{seed}.stall" for rung, seed in done]

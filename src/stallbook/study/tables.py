@@ -23,7 +23,7 @@ from stallbook.study.layout import (
     wrapped,
 )
 from stallbook.study.outcomes import Outcome, Spread, Value, normalised, outcomes, share_of, spread, time_of
-from stallbook.study.rungs import RUNGS, Rung
+from stallbook.study.rungs import EVERY, Rung
 from stallbook.study.steps import end_to_end, steps_table, targets_table
 
 __all__ = ["Tables", "build", "to_json", "to_markdown", "to_text", "write"]
@@ -48,7 +48,7 @@ class Tables:
 
 def build(header: Mapping[str, Any], lines: Sequence[Mapping[str, Any]], rules: str = "post") -> Tables:
     """Draw up the tables of a finished or partial study under one set of rules."""
-    rungs = [rung for rung in RUNGS if rung.slug in header["settings"]["rungs"]]
+    rungs = [rung for rung in EVERY if rung.slug in header["settings"]["rungs"]]
     runs = sorted(outcomes(lines, rules), key=lambda run: header["settings"]["seeds"].index(run.seed))
     even = [normalised(run) for run in runs]
     drift = drift_of(lines)

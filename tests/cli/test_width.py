@@ -28,7 +28,6 @@ ELSEWHERE = {
     "compare": "below", "demo": "below", "ladder": "tests/study/test_study_tables.py",
     "accuracy": "tests/inject/test_inject_score.py", "gaps": "no text", "convert": "no text",
     "attach": "no text", "predict": "tests/predict",
-    "attach": "no text",
 }  # fmt: skip
 """Where the others are held to it."""
 

@@ -15,15 +15,19 @@ __all__ = ["RULES", "Rule"]
 
 @dataclass(frozen=True)
 class Rule:
-    """name: of the event. begin: how the message begins. rest: how it goes on, with the numbers that count."""
+    """name: of the event. begin: how the message begins. rest: how it goes on, with the numbers that count.
+
+    sure: no other message begins so.
+    """
 
     name: str
     begin: bytes
     rest: re.Pattern[bytes]
+    sure: bool = True
 
 
-def _rule(name: str, begin: bytes, rest: bytes = b"") -> Rule:
-    return Rule(name, begin, re.compile(rest))
+def _rule(name: str, begin: bytes, rest: bytes = b"", sure: bool = True) -> Rule:
+    return Rule(name, begin, re.compile(rest), sure)
 
 
 _SERVER: Final = (
@@ -43,8 +47,8 @@ _SLOT: Final = (
     _rule("prompt", b"new prompt, ", rb".*task\.n_tokens = (\d+)$"),
     _rule("prompt", b"new prompt, ", rb".*n_prompt_tokens = (\d+)$"),
     _rule("chunk", b"cached n_tokens = ", rb"(\d+), memory_seq_rm \[\d+, end\)$"),
-    _rule("chunk", b"n_tokens = ", rb"(\d+), memory_seq_rm \[\d+, end\)$"),
-    _rule("chunk", b"n_past = ", rb"(\d+), memory_seq_rm \[\d+, end\)$"),
+    _rule("chunk", b"n_tokens = ", rb"(\d+), memory_seq_rm \[\d+, end\)$", sure=False),
+    _rule("chunk", b"n_past = ", rb"(\d+), memory_seq_rm \[\d+, end\)$", sure=False),
     _rule("filled", b"prompt processing progress, n_tokens = ", rb"(\d+), "),
     _rule("filled", b"prompt done, n_tokens = ", rb"(\d+), "),
     _rule("filled", b"init sampler, ", rb"took [\d.]+ ms, tokens: text = \d+, total = (\d+)$"),
@@ -52,6 +56,8 @@ _SLOT: Final = (
     _rule("draft_tokens", b"generate_draft: ", rb"id=-?\d+, #tokens=(\d+), #draft=(\d+), pos_next=-?\d+$"),
     _rule("token", b"n_gen = ", rb"(\d+), n_remaining = (-?\d+), next token: "),
     _rule("token", b"n_decoded = ", rb"(\d+), n_remaining = (-?\d+), next token: "),
+    _rule("speed", b"n_gen = ", rb" *\d+, tg = "),
+    _rule("speed", b"n_decoded = ", rb" *\d+, tg = "),
     _rule("release", b"stop processing: ", rb"n_tokens = \d+, truncated = (\d)$"),
     _rule("cache", b"saving idle slot to prompt cache"),
     _rule("shift", b"slot context shift, "),

@@ -75,7 +75,7 @@ class Steps:
                     numbers = [int(w) if w and w.lstrip(b"-").isdigit() else w for w in found.groups()]
                     getattr(self, f"_{rule.name}")(t, line, *owner, *numbers)
                     return True
-                garbled = True
+                garbled |= rule.sure
         self._draft.notes["garbled_lines"] += garbled
         return garbled
 
@@ -129,6 +129,9 @@ class Steps:
 
     def _shift(self, t: int, line: int, task: int) -> None:
         self._draft.notes["context_shifts"] += 1
+
+    def _speed(self, t: int, line: int, task: int) -> None:
+        """How fast a request goes, now and then: nothing new."""
 
     def _error(self, t: int, line: int, task: int, what: bytes) -> None:
         self.failed[re.sub(r"\d+", "N", what.decode(errors="replace"))[:80]] += 1

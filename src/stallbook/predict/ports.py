@@ -15,13 +15,17 @@ __all__ = ["Costs", "Heap", "NoHeap", "Pace", "Request", "SteadyPace"]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request of a workload. `at_ns` counts from the start of the run; `tok_ns`: what tokenizing it takes."""
+    """One request of a workload. `at_ns` counts from the start of the run; `tok_ns`: what tokenizing it takes.
+
+    `enter_ns`: how long after that the engine can see it, where it comes through a process of its own.
+    """
 
     name: str
     at_ns: int
     prompt: int
     max_new: int
     tok_ns: float = 0.0
+    enter_ns: int = 0
 
 
 class Costs(Protocol):
@@ -63,7 +67,7 @@ class Pace(Protocol):
         """What one step adds: a factor on its passes and bookkeeping, and ns that it waited for a core."""
 
     def chunk(self, t_ns: int) -> float:
-        """The same factor for a chunk of a prompt."""
+        """The same factor for a chunk of a prompt, or for the pass that it is mixed into."""
 
 
 @dataclass(frozen=True, slots=True)

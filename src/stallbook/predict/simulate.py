@@ -48,7 +48,8 @@ class _Engine:
         self.requests, self.setup = requests, setup
         self.policy, self.costs, self.heap, self.pace = setup.policy, setup.costs, setup.heap, setup.pace
         self.trail = Trail(requests)
-        self.order = deque(sorted(range(len(requests)), key=lambda i: (requests[i].at_ns, i)))
+        self.enters = [one.at_ns + one.enter_ns for one in requests]
+        self.order = deque(sorted(range(len(requests)), key=lambda i: (self.enters[i], i)))
         self.away: deque[tuple[int, int]] = deque()
         """(ready, request) of the prompts that are tokenized elsewhere, in order."""
         self.free_at = 0
@@ -66,18 +67,18 @@ class _Engine:
                 self.now = max(self.now + 1, self.away[0][0] + POLL_NS // 2)
                 self._poll()
             elif self.order:
-                self.now = max(self.now, self.requests[self.order[0]].at_ns) + self.setup.wake_ns
+                self.now = max(self.now, self.enters[self.order[0]]) + self.setup.wake_ns
             else:
                 break
         self.trail.end_ns = self.now
         return self.trail
 
     def _due(self, now: int) -> bool:
-        return bool(self.order) and self.requests[self.order[0]].at_ns <= now
+        return bool(self.order) and self.enters[self.order[0]] <= now
 
     def _next(self) -> int:
         """When something new comes in at the earliest."""
-        at = self.requests[self.order[0]].at_ns if self.order else NEVER
+        at = self.enters[self.order[0]] if self.order else NEVER
         return min(at, self.away[0][0]) if self.away else at
 
     # Intake
@@ -91,7 +92,8 @@ class _Engine:
             if self.setup.on_loop:
                 start = self.now
                 self.now += round(cost)
-                self.trail.pieces.append((len(self.trail.steps), TOK, start, self.now, key))
+                if self.now > start:
+                    self.trail.pieces.append((len(self.trail.steps), TOK, start, self.now, key))
                 self._enlist(key)
                 took = True
             else:
@@ -138,6 +140,8 @@ class _Engine:
         """A step of any kind: what comes before its pass, then as every step."""
         speed = self.pace.speed(t0)
         noise, delay = self.pace.step(self.serial, t0)
+        if self.costs.mixed and step.chunks:
+            noise, delay = self.pace.chunk(t0), 0
         factor = speed * noise
         sched0 = self.now
         sched1 = self.now = sched0 + round(self.costs.sched(step) * factor)

@@ -90,7 +90,7 @@ PARALLEL: Final = ("pipeline_parallel_size", "data_parallel_size")
 
 
 def settings_of(run: Run) -> VllmSettings:
-    """The scheduler's settings that a log was recorded with; StallbookError where they are not known or not modelled."""
+    """The scheduler's settings of a log; StallbookError where they are not known or not modelled."""
     config = run.config
     for key, what in UNMODELLED.items():
         if config.get(key):
@@ -141,12 +141,20 @@ class VllmPolicy:
         """See `Policy`."""
         return bool(self.running or self.waiting)
 
+    @property
+    def holds(self) -> int:
+        """Tokens that the empty pool holds."""
+        return (self.settings.num_gpu_blocks - NULL_BLOCK) * self.settings.block_size
+
+    def most_of(self, prompt: int, max_new: int) -> int:
+        """Tokens of one request that have to be in the pool at once: all but its last one."""
+        return max(prompt, min(prompt + max_new - 1, self.settings.max_model_len))
+
     def add(self, seq: Sequence) -> None:
         """See `Policy`."""
         if seq.prompt < 1 or seq.max_new < 1:
             raise ValueError("a request has at least one prompt token and one token to make")
-        most = min(seq.prompt + seq.max_new - 1, self.settings.max_model_len)
-        if self.settings.blocks(most) > self.settings.num_gpu_blocks - NULL_BLOCK:
+        if (most := self.most_of(seq.prompt, seq.max_new)) > self.holds:
             raise ValueError(f"a request of {most} tokens can never fit {self.settings.num_gpu_blocks} blocks")
         self.waiting.append(seq)
 

@@ -17,7 +17,7 @@ from stallbook.predict.replay import Replay, Replayed, replay
 from stallbook.predict.vllm import VllmPolicy, VllmSettings
 from stallbook.run import UNKNOWN, Ints, Run
 
-__all__ = ["core_arrivals", "gave_up", "outputs_of", "replay_vllm"]
+__all__ = ["HANDOFF", "core_arrivals", "gave_up", "made_of", "outputs_of", "replay_vllm"]
 
 HANDOFF: Final = "handoff"
 
@@ -38,7 +38,7 @@ def gave_up(run: Run) -> dict[int, list[int]]:
     last step before that, that step gave it nothing.
     """
     r, e = run.requests, run.emissions
-    made, last = _made(run), np.full(len(r.names), -1)
+    made, last = made_of(run), np.full(len(r.names), -1)
     np.maximum.at(last, e.request, e.step)
     left: dict[int, list[int]] = {}
     for key in np.flatnonzero((r.finish != UNKNOWN) & (made < r.max_tokens)).tolist():
@@ -50,7 +50,7 @@ def gave_up(run: Run) -> dict[int, list[int]]:
 
 def outputs_of(run: Run) -> list[int]:
     """How many tokens each request makes: what it made, if it came to an end; else what it was told to make."""
-    r, made = run.requests, _made(run)
+    r, made = run.requests, made_of(run)
     given_up = np.zeros(len(r.names), np.bool_)
     given_up[[key for keys in gave_up(run).values() for key in keys]] = True
     ended = (r.finish != UNKNOWN) & ~given_up & (made > 0)
@@ -72,7 +72,8 @@ def replay_vllm(run: Run, settings: VllmSettings, into: Replay | None = None) ->
     yield from replay(run, policy, into, came=came, outputs=outputs_of(run))
 
 
-def _made(run: Run) -> Ints:
+def made_of(run: Run) -> Ints:
+    """How many tokens each request made."""
     made: Ints = np.bincount(run.emissions.request, run.emissions.tokens, len(run.requests.names)).astype(np.int64)
     return made
 

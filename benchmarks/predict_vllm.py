@@ -1,0 +1,105 @@
+"""Two knobs of a real vLLM, predicted from one log and then measured: `python benchmarks/predict_vllm.py --out FOLDER`.
+
+In the environment of `make test-vllm`. One open-loop load, the same requests at the same times, is served by a fresh server for
+each setting, setting by setting and then all of them again, so that what drifts hits all alike. From the log of a run at the base
+settings the others are predicted; beside each prediction stands what was measured, and how far the repeats of one
+setting are apart. A run that FOLDER holds already is not made again: `--runs 2` makes two more and stops.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+ROOT = Path(__file__).parent.parent
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "vllm")]
+
+BASE = {"max_num_batched_tokens": 512, "num_gpu_blocks": 200}
+CHANGES: tuple[dict[str, int], ...] = ({}, {"max_num_batched_tokens": 256}, {"num_gpu_blocks": 120})
+FLAGS = {"max_num_batched_tokens": "--max-num-batched-tokens", "num_gpu_blocks": "--num-gpu-blocks-override"}
+LENGTH = ("--max-model-len", "3424")
+"""The longest request of the load, and no longer than what 120 blocks hold."""
+WARM = "warm"
+
+
+def main() -> None:
+    """Make the runs that are missing; print the table once all are there."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--out", type=Path, required=True, help="the folder that keeps the logs")
+    parser.add_argument(
+        "--home", type=Path, default=Path(sys.prefix).parent, help="what tests/vllm/environment.py made"
+    )
+    parser.add_argument("--rate", type=float, default=2.5, help="requests a second")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--runs", type=int, default=1000, help="at most so many runs in this call")
+    asked = parser.parse_args()
+    asked.out.mkdir(parents=True, exist_ok=True)
+    missing = [(path, change) for path, change in runs(asked) if not path.exists()]
+    for path, change in missing[: asked.runs]:
+        began = time.monotonic()
+        measure(path, BASE | change, asked)
+        print(f"{path.name}: {time.monotonic() - began:.0f} s", flush=True)
+    if len(missing) <= asked.runs:
+        print(f"all there: {asked.out}")
+
+
+def name_of(change: dict[str, int]) -> str:
+    """A setting's name."""
+    return ",".join(f"{key}={value}" for key, value in change.items()) or "base"
+
+
+def runs(asked: argparse.Namespace) -> Iterator[tuple[Path, dict[str, int]]]:
+    """All runs, in their order: every setting once, then every setting again."""
+    for repeat in range(asked.repeats):
+        for change in CHANGES:
+            yield asked.out / f"{name_of(change)}-{repeat + 1}.stall", change
+
+
+# Measuring
+
+
+def measure(path: Path, settings: dict[str, int], asked: argparse.Namespace) -> None:
+    """One server, its warm-up and the load; the log appears under its name when all went well."""
+    from vllm_load import load, mixed
+    from vllm_server import TWO, serving
+
+    log = path.with_suffix(".part.stall")
+    if log.exists():
+        raise SystemExit(f"{log} is left over from a run that ended early: remove it")
+    flags = [*LENGTH, *(word for key in BASE for word in (FLAGS[key], str(settings[key])))]
+    with serving(asked.home, path.with_suffix(".txt"), TWO, log, flags=tuple(flags)) as server:
+        load(server.url, mixed(asked.seed, 12, WARM))
+        time.sleep(1)
+        wrong = asyncio.run(offer(server.url, asked))
+        if wrong:
+            raise SystemExit(f"a request failed: {wrong}")
+    os.replace(log, path)
+
+
+async def offer(url: str, asked: argparse.Namespace) -> str:
+    """Send each request when its time has come, whatever became of those before; the first error, if any."""
+    import aiohttp
+    from vllm_load import ask, mixed
+
+    rng = Random(asked.seed)
+    count = round(asked.rate * asked.seconds)
+    due = sorted(rng.uniform(0, asked.seconds) for _ in range(count))
+    limits = aiohttp.TCPConnector(limit=0), aiohttp.ClientTimeout(total=170)
+    async with aiohttp.ClientSession(connector=limits[0], timeout=limits[1], read_bufsize=1 << 20) as session:
+        start, answers = time.monotonic(), []
+        for at, one in zip(due, mixed(asked.seed + 1, count), strict=True):
+            await asyncio.sleep(max(0.0, start + at - time.monotonic()))
+            answers.append(asyncio.create_task(ask(session, url, one)))
+        return next((answer.error for answer in await asyncio.gather(*answers) if answer.error), "")
+
+
+if __name__ == "__main__":
+    main()

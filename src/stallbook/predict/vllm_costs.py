@@ -1,0 +1,236 @@
+"""What the parts of vLLM's steps took, and the laws of it: one pass computes all that was scheduled.
+
+| part | from, to | law |
+|---|---|---|
+| sched | the end of the step before; the scheduler's end | so much a step, a row, a chunk |
+| pass | the scheduler's end; the output's start | a step, a row and its KV, a chunk, its tokens, their pairs |
+| output | the output's start; the end | a step, an emission |
+
+The pass holds whatever runs in it: the runner's own work, logits, sampling, messages to a worker and back, and waits
+for a core. Captured steps have a law of their own in padded tokens. A machine that was slow while prompts were long
+would pass for a steeper law, so each stretch of the run has a factor of its own, and laws are found from what differs
+within.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from stallbook.demo.scheduler import CAPTURED, Plan
+from stallbook.predict.laws import Law, fit_law
+from stallbook.predict.observed import origin_of
+from stallbook.predict.pace import LOOK_NS, Noise, RunPace
+from stallbook.predict.replay import Replay
+from stallbook.predict.speed import BIN_NS, Series
+from stallbook.predict.vllm import VllmSettings
+from stallbook.predict.vllm_replay import replay_vllm
+from stallbook.run import UNKNOWN, Ints, Run
+
+__all__ = ["VllmCosts", "VllmPace", "Watched", "fit_costs", "noise_of", "pass_law", "watch"]
+
+Floats = npt.NDArray[np.float64]
+
+COLUMNS: Final = ("row", "kv token", "chunk", "token", "pair", "emitting", "padded", "graph")
+PASS: Final = ("step", "row", "kv token", "chunk", "token", "pair")
+CAPTURED_PASS: Final = ("step", "padded", "kv token", "pair")
+STRETCH_NS: Final = 2_000_000_000
+WINDOW_NS: Final = 1_000_000_000
+ROUNDS: Final = 6
+LEAST: Final = 8
+"""Fewer steps than this are no law and no speed."""
+
+
+@dataclass
+class Watched:
+    """A run replayed. table: a column a name of `COLUMNS`, a row a step, as the scheduler planned it; and the parts
+    in ns, -1 where a step has no such end."""
+
+    run: Run
+    replay: Replay
+    table: dict[str, Floats] = field(default_factory=dict)
+    origin: int = 0
+
+
+def watch(run: Run, settings: VllmSettings) -> Watched:
+    """Replay a run and measure the parts of its steps."""
+    found, rows = Replay(), []
+    for at in replay_vllm(run, settings, found):
+        step = at.plan
+        whole = sum(c.start + c.tokens == c.seq.prompt + c.seq.generated for c in step.chunks)
+        rows.append((*_work(step), len(step.decodes) + whole, step.padded, step.graph))
+    columns = np.array(rows, np.float64).reshape(-1, len(COLUMNS)).T
+    table = dict(zip(COLUMNS, columns, strict=True)) | {"step": np.ones(len(rows))}
+    return Watched(run, found, table | _parts(run), origin_of(run))
+
+
+def _work(step: Plan) -> tuple[float, float, float, float, float]:
+    """Rows and their KV, chunks, their tokens and pairs."""
+    rows, chunks = len(step.decodes), step.chunks
+    kv = sum([seq.computed for seq in step.decodes]) + rows
+    tokens = sum([c.tokens for c in chunks])
+    return rows, kv, len(chunks), tokens, sum([c.tokens * (c.start + 0.5 * c.tokens) for c in chunks])
+
+
+def _parts(run: Run) -> dict[str, Floats]:
+    """The ends of each step's parts, and how long the parts are."""
+    s, g = run.steps, run.segments
+    sched, out = s.t0.copy(), np.where(s.emit == UNKNOWN, s.t1, s.emit)
+    host = g.device != 1
+    if "sched" in run.names:
+        own = host & (g.name == run.names.index("sched"))
+        np.maximum.at(sched, g.step[own], g.t1[own])
+    if "output" in run.names:
+        own = host & (g.name == run.names.index("output"))
+        np.minimum.at(out, g.step[own], g.t0[own])
+    parts = {"sched_ns": sched - s.t0, "pass_ns": out - sched, "output_ns": s.t1 - out}
+    return {name: np.where(ns > 0, ns, -1).astype(np.float64) for name, ns in parts.items()}
+
+
+@dataclass(frozen=True)
+class VllmCosts:
+    """See the module: `Costs`. laws: by part; `captured` only where the log has captured steps."""
+
+    laws: Mapping[str, Law]
+
+    @property
+    def mixed(self) -> bool:
+        """See `Costs`: one pass computes everything."""
+        return True
+
+    def __post_init__(self) -> None:
+        """What is asked for in every step is looked up once."""
+        for name, law in self.laws.items():
+            scale = law.bias if name in ("sched", "output") else 1.0
+            object.__setattr__(self, f"_{name}", tuple(c * scale for c in law.coefficients))
+
+    def sched(self, step: Plan) -> float:
+        """See `Costs`."""
+        a, b, c = self._sched  # type: ignore[attr-defined]
+        return float(a + b * len(step.decodes) + c * len(step.chunks))
+
+    def swap_out(self, tokens: int) -> float:
+        """See `Costs`: nothing is swapped."""
+        return 0.0
+
+    def swap_in(self, tokens: int) -> float:
+        """See `Costs`: nothing is swapped."""
+        return 0.0
+
+    def prefill(self, start: int, tokens: int) -> float:
+        """See `Costs`: chunks are mixed in."""
+        return 0.0
+
+    def forward(self, step: Plan, kv: int) -> float:
+        """See `Costs`."""
+        chunks = step.chunks
+        pairs = sum([c.tokens * (c.start + 0.5 * c.tokens) for c in chunks]) if chunks else 0.0
+        if step.graph == CAPTURED and "captured" in self.laws:
+            fixed, padded, cached, pair = self._captured  # type: ignore[attr-defined]
+            return float(fixed + padded * step.padded + cached * kv + pair * pairs)
+        fixed, row, cached, chunk, token, pair = self._pass  # type: ignore[attr-defined]
+        ns = fixed + row * len(step.decodes) + cached * kv
+        if chunks:
+            ns += chunk * len(chunks) + token * sum([c.tokens for c in chunks]) + pair * pairs
+        return float(ns)
+
+    def output(self, tokens: int) -> float:
+        """See `Costs`."""
+        a, b = self._output  # type: ignore[attr-defined]
+        return float(a + b * tokens)
+
+    def close(self, step: Plan) -> float:
+        """See `Costs`: part of `output`."""
+        return 0.0
+
+
+def fit_costs(seen: Watched) -> tuple[VllmCosts, Series]:
+    """All laws, and how fast the machine was over time: what its passes that only decode took over their law."""
+    table = seen.table
+    captured = table["graph"] == CAPTURED
+    if int(captured.sum()) < LEAST:
+        captured = np.zeros(len(captured), np.bool_)
+    laws = {"pass": _fit(seen, PASS, ~captured)}
+    if captured.any():
+        laws["captured"] = _fit(seen, CAPTURED_PASS, captured)
+    speed = _speed(seen, pass_law(seen, laws))
+    at = speed.at(seen.run.steps.t0)
+    for name, terms in (("sched", ("step", "row", "chunk")), ("output", ("step", "emitting"))):
+        ns = table[f"{name}_ns"]
+        laws[name] = fit_law(terms, _design(table, terms), np.where(ns > 0, ns / at, -1.0))
+    return VllmCosts(laws), speed
+
+
+def pass_law(seen: Watched, laws: Mapping[str, Law]) -> Floats:
+    """The law of each step's pass."""
+    table = seen.table
+    law = laws["pass"].of(_design(table, PASS))
+    if "captured" in laws:
+        law = np.where(table["graph"] == CAPTURED, laws["captured"].of(_design(table, CAPTURED_PASS)), law)
+    return np.asarray(np.maximum(law, 1.0))
+
+
+def _speed(seen: Watched, law: Floats) -> Series:
+    """A running median over `WINDOW_NS`, of plain decodes alone: they come at all times, prompts by chance."""
+    t, ns = seen.run.steps.t0, seen.table["pass_ns"]
+    plain = (ns > 0) & (seen.table["chunk"] == 0)
+    t, ratio = t[plain], (ns / law)[plain]
+    if len(t) < LEAST:
+        return Series(seen.origin, np.ones(1))
+    edges = np.arange(seen.origin, t[-1] + BIN_NS, BIN_NS)
+    low, high = (np.searchsorted(t, edges + way * WINDOW_NS // 2) for way in (-1, 1))
+    enough = high - low >= LEAST
+    values = np.array([np.median(ratio[a:b]) if b - a >= LEAST else 1.0 for a, b in zip(low, high, strict=True)])
+    if enough.any():
+        values = np.interp(np.arange(len(values)), np.flatnonzero(enough), values[enough])
+    return Series(seen.origin, values)
+
+
+def _design(table: Mapping[str, Floats], terms: tuple[str, ...]) -> Floats:
+    return np.stack([table[name] for name in terms], axis=1)
+
+
+def _fit(seen: Watched, terms: tuple[str, ...], which: Any) -> Law:
+    """The law of these steps' passes, found within stretches."""
+    good = which & (seen.table["pass_ns"] > 0)
+    design, y = _design(seen.table, terms)[good], seen.table["pass_ns"][good]
+    if not len(y):
+        return fit_law(terms, design, y)
+    stretch = np.unique(seen.run.steps.t0[good] // STRETCH_NS, return_inverse=True)[1]
+    pace = np.ones(len(y))
+    for _ in range(ROUNDS):
+        law = fit_law(terms, design, y / pace)
+        pace = _pace(stretch, y / np.maximum(law.of(design), 1.0))
+    whole = np.maximum(law.of(design), 1.0)
+    spread = float(np.median(np.abs(y / whole - np.median(y / whole))))
+    return replace(law, spread=spread, bias=float(y.sum() / whole.sum()))
+
+
+def _pace(stretch: Ints, ratio: Floats) -> Floats:
+    """The factor of each stretch, at each of its steps; 1 over all. Steps lie in the order of time."""
+    bounds = np.searchsorted(stretch, np.arange(int(stretch[-1]) + 2)).tolist()
+    factors = np.array([np.median(ratio[a:b]) for a, b in pairwise(bounds)])
+    return np.asarray((factors / np.exp(np.log(factors).mean()))[stretch])
+
+
+def noise_of(seen: Watched, costs: VllmCosts, speed: Series) -> Noise:
+    """What laws and speed leave of each pass: of those that only decode, and of those with chunks in them."""
+    table, ns, t0 = seen.table, seen.table["pass_ns"], seen.run.steps.t0
+    factor = ns / (pass_law(seen, costs.laws) * speed.at(t0))
+    plain, mixed = (ns > 0) & (table["chunk"] == 0), (ns > 0) & (table["chunk"] > 0)
+    nothing, t = np.zeros(int(plain.sum()), np.int64), t0 - seen.origin
+    return Noise(t[plain], factor[plain], nothing, t[mixed], factor[mixed])
+
+
+class VllmPace(RunPace):
+    """As `RunPace`; a drawn block brings its speed along, which is seen in the same steps as its noise."""
+
+    def speed(self, t_ns: int) -> float:
+        """See `Pace`."""
+        row = self._place(t_ns) % len(self._start) * LOOK_NS // BIN_NS
+        return self._speeds[min(self._last, row)]

@@ -69,7 +69,7 @@ def readable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from stallbook.log import open_run
 
     tiny = write(tmp_path / "tiny.jsonl", steps())
-    monkeypatch.setattr("stallbook.log.open_run", lambda _: open_run(tiny))
+    monkeypatch.setattr("stallbook.log.open_run", lambda *_: open_run(tiny))
 
 
 @pytest.mark.usefixtures("readable")

@@ -22,10 +22,11 @@ class Server:
         self.output = folder / "stderr.txt"
         told = {**os.environ, **environment} | ({"STALLBOOK": str(log)} if log else {})
         program = HERE / ("toy_adapter.py" if log else "toy_engine.py")
-        self.process = subprocess.Popen(
-            [sys.executable, str(program)], env=told, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=self.output.open("w"),
-        )  # fmt: skip
+        with self.output.open("w") as printed:
+            self.process = subprocess.Popen(
+                [sys.executable, str(program)], env=told, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=printed,
+            )  # fmt: skip
         self.read()
 
     def write(self, told: Any) -> None:

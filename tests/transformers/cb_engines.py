@@ -28,7 +28,6 @@ HOME = Path(sys.prefix).parent
 MODEL = HOME / "endless"
 ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_UPDATE_CHECK": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "OMP_NUM_THREADS": "1",
-    "TRANSFORMERS_VERBOSITY": "info",
 }  # fmt: skip
 """One thread: a second one would wait for the first to finish its part, and for a core."""
 SCRIPT = Script(requests=40, prompts=(8, 90), answers=(16, 64), at_once=12)
@@ -50,10 +49,11 @@ class Program:
         given = {key: value for key, value in os.environ.items() if not key.startswith("STALLBOOK")}
         words = [sys.executable, str(HERE / "cb_program.py"), str(MODEL), "--page_size", str(BLOCK)]
         words += ["--num_blocks", str(BLOCKS), "--max_batch_tokens", str(BUDGET), "--max_requests_per_batch", "16"]
-        self.process = subprocess.Popen(
-            attached(words, log), env={**given, **ENVIRONMENT, **environment}, text=True, stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=self.output.open("w"),
-        )  # fmt: skip
+        with self.output.open("w") as printed:
+            self.process = subprocess.Popen(
+                attached(words, log), env={**given, **ENVIRONMENT, **environment}, text=True, stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE, stderr=printed,
+            )  # fmt: skip
         if self.read() != "ready\n":
             raise RuntimeError(self.said()[-2000:])
 
@@ -98,10 +98,18 @@ class Serve(engine_server.Server):
 
     def __init__(self, folder: Path, log: Path | None, environment: Mapping[str, str]) -> None:
         super().__init__(folder / "server.txt", log, ENVIRONMENT | dict(environment))
-        words = [str(BIN / "transformers"), "serve", str(MODEL), "--continuous-batching", "--port", str(self.port)]
+        words = [
+            sys.executable,
+            str(HERE / "cb_serve.py"),
+            "serve",
+            str(MODEL),
+            "--continuous-batching",
+            "--port",
+            str(self.port),
+        ]
         words += ["--cb-block-size", str(BLOCK), "--cb-num-blocks", str(BLOCKS), "--cb-max-batch-tokens", str(BUDGET)]
         words += ["--device", "cpu", "--dtype", "float32", "--attn-implementation", "sdpa", "--host", "127.0.0.1"]
-        self.start(attached([*words, "--log-level", "info"], log))
+        self.start(attached(words, log))
         self.tokens = 0
         self.wait()
 

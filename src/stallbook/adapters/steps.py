@@ -75,6 +75,14 @@ class Steps:
         """Another thread runs the loop from now on, and nothing is under way."""
         self._aways, self._looked, self.last = Aways(), (0, 0), -1
         self.flights.clear()
+        for request in list(self.batch):
+            self.another(request)
+
+    def another(self, request: str) -> None:
+        """One of that name is done, and the next one of that name is another."""
+        handle = self.batch.pop(request, None)
+        if handle is not None:
+            self.batch[f"{request}\n{handle}"] = handle  # until the next step, where it leaves
 
     def scheduled(
         self, output: Any, step: int, t0: int, t1: int, track: Track | None = None, cpu: int = 0,

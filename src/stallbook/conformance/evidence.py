@@ -19,7 +19,7 @@ from stallbook.partition import Partition, partition
 from stallbook.run import UNKNOWN, Run
 from stallbook.waits import boundary_gaps, first_tokens
 
-__all__ = ["Evidence", "account", "answered", "equal", "exact", "explained", "own_words", "read"]
+__all__ = ["Evidence", "account", "answered", "equal", "exact", "explained", "own_words", "read", "tokens"]
 
 Check = tuple[str, bool | None, str]
 """Name, whether it holds, what was seen."""
@@ -48,9 +48,18 @@ class Evidence:
         return sum(len(p.gaps) for p in self.partitions)
 
 
+def _runs(log: Path) -> tuple[Run, ...]:
+    return tuple(open_log(path) for path in sorted(log.parent.glob(f"*{log.suffix}")) if path.is_dir())
+
+
+def tokens(log: Path) -> int:
+    """How many the logs that lie where `log` does hold so far."""
+    return sum(int(run.emissions.tokens.sum()) for run in _runs(log))
+
+
 def read(log: Path) -> Evidence:
     """All logs that lie where `log` does."""
-    runs = tuple(open_log(path) for path in sorted(log.parent.glob(f"*{log.suffix}")) if path.is_dir())
+    runs = _runs(log)
     if not runs:
         raise StallbookError("no-such-run", "there is no log", "start the engine with its adapter", str(log))
     return Evidence(runs, tuple(partition(run) for run in runs))

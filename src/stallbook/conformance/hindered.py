@@ -60,9 +60,9 @@ def plant(module):
 """
 _SMALL: Final = """
 def plant(module):
-    module.CHUNK, module.BLOCK = 1 << 14, 1 << 13
+    module.CHUNK, module.BLOCK = 1 << 13, 1 << 12
 """
-_DISK: Final = "28k"
+_DISK: Final = "16k"
 """One chunk so small, and the manifest."""
 
 

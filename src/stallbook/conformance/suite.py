@@ -21,8 +21,9 @@ from stallbook.errors import StallbookError
 
 __all__ = ["PARTS", "conform"]
 
-_MOMENTS: Final = (0.25, 0.6, 0.9)
-"""When an engine is killed, as a part of the time that the whole script takes."""
+_MOMENTS: Final = (0.25, 0.5, 0.75)
+"""When an engine is killed: after so much of the script's tokens."""
+_LOOK_S, _PATIENCE_S = 0.05, 120
 _MOST_LINES: Final = 20
 """A recorder that cannot go on says so, and no more than so often."""
 _SAYS: Final = "stallbook:"
@@ -72,9 +73,7 @@ def serving(engine: Engine, folder: Path) -> Iterator[Finding]:
     """The script, recorded to its end."""
     asks, log = engine.script.asks(), folder / "out.stall"
     with _running(engine, folder, log, {}) as server:
-        start = time.monotonic()
         answers = server.load(asks, engine.script.at_once)
-        (folder / "seconds").write_text(str(time.monotonic() - start))
         own = server.counted()
 
     def checks() -> Iterator[Check]:
@@ -92,8 +91,6 @@ def serving(engine: Engine, folder: Path) -> Iterator[Finding]:
 def killed(engine: Engine, folder: Path) -> Iterator[Finding]:
     """SIGKILL in the midst of work: the log opens, and what it holds adds up."""
     asks = engine.script.asks()
-    known = folder.parent / "serving" / "seconds"
-    seconds = float(known.read_text()) if known.exists() else 5.0
     roles: list[str] = []
     for number in itertools.count():
         if roles and number >= max(len(roles), len(_MOMENTS)):
@@ -107,12 +104,22 @@ def killed(engine: Engine, folder: Path) -> Iterator[Finding]:
             role = roles[number % len(roles)]
             thread = threading.Thread(target=_load, args=(server, asks, engine.script.at_once), daemon=True)
             thread.start()
-            time.sleep(part * seconds)
+            _await(log, part * sum(one.max_tokens for one in asks), thread)
             os.kill(server.pids()[role], signal.SIGKILL)
             at = time.perf_counter_ns()
             time.sleep(0.3)
         thread.join(60)
         yield Finding("killed", f"{role}, after {part:.0%} of the script", *_whole(log, at))
+
+
+def _await(log: Path, tokens: float, thread: threading.Thread) -> None:
+    """Until so many tokens stand in the log, which can be read while it is written."""
+    end = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < end and thread.is_alive():
+        with suppress(StallbookError):
+            if evidence.tokens(log) >= tokens:
+                return
+        time.sleep(_LOOK_S)
 
 
 def _load(server: Server, asks: list[object], at_once: int) -> None:

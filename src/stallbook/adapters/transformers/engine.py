@@ -39,7 +39,7 @@ _WAITING: Final = (0, 3)
 """`RequestStatus` of a request that gets none of the tokens in flight: pending, finished."""
 
 
-def install(module: ModuleType, process: Process) -> None:
+def install(module: ModuleType, process: Process) -> Engine:
     """Hook the loop of a batching manager, and the making of what it runs."""
     engine, manager = Engine(process), getattr(module, _MANAGER, None)
     hooks = process.hooks
@@ -50,6 +50,7 @@ def install(module: ModuleType, process: Process) -> None:
             hooks.wrap(manager, name, getattr(engine.frontend, name))
     if not hooks.has(f"{_MANAGER}._run_generation_loop") or not hooks.has(f"{_MANAGER}._create_batch_processor"):
         print(f"stallbook: not recording: {process.engine} has no {_MANAGER} with a loop of its own", file=sys.stderr)
+    return engine
 
 
 class Engine:
@@ -246,6 +247,7 @@ class Engine:
                 self._evicted(steps, *entry)
             elif kind == requests.ARRIVED:
                 request, prompt, limit, made = entry
+                steps.another(request)
                 self.frontend.arrived(request, prompt, limit, made, self.session)
             else:
                 self._finished(steps, *entry)

@@ -1,0 +1,232 @@
+"""What the adapter touches of transformers' continuous batching, and no more, on a clock that a test moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from fakes import START, Clock, Stream
+
+from stallbook.adapters.hooks import Hooks
+from stallbook.adapters.process import Process
+from stallbook.adapters.transformers import engine as adapter
+from stallbook.adapters.transformers.engine import Engine
+
+PENDING, PREFILLING, DECODING, FINISHED = range(4)
+
+
+def request(name: str, prompt: int = 8, limit: int = 20, made_ms: float = 0) -> Any:
+    """A `RequestState`."""
+    return SimpleNamespace(
+        request_id=name, initial_tokens=[7] * prompt, max_new_tokens=limit, status=PENDING, position_offset=0,
+        created_time=(START + made_ms * 1e6) / 1e9, is_cpu_offloaded=False,
+    )  # fmt: skip
+
+
+def future(state: Any, tokens: int = 1, new: bool = True) -> Any:
+    """A `FutureRequestState`: in the next batch with so many tokens, after which it has a `new` one."""
+    return SimpleNamespace(state=state, query_length=tokens, has_new_token=new)
+
+
+def output(name: str, tokens: int, finished: bool = False) -> Any:
+    """A `GenerationOutput`: all tokens so far."""
+    return SimpleNamespace(request_id=name, generated_tokens=[7] * tokens, is_finished=lambda: finished)
+
+
+class Scheduler:
+    max_requests_per_batch = 4
+
+    def __init__(self) -> None:
+        self.active_requests: dict[str, Any] = {}
+        self.waiting_requests: dict[str, Any] = {}
+        self.starved_requests: list[tuple[Any, int]] = []
+        self.cancelled: list[Any] = []
+
+    def add_waiting_request(self, state: Any) -> None:
+        self.waiting_requests[state.request_id] = state
+
+    def finish_request(self, request_id: str) -> None:
+        self.active_requests.pop(request_id, None)
+
+    def clear_cancelled_requests(self) -> list[Any]:
+        gone, self.cancelled = self.cancelled, []
+        for one in gone:
+            self.active_requests.pop(one.request_id, None)
+        return gone
+
+
+class Offloading:
+    """An `OffloadingManager` that evicts all who starve; `pool` says whether it has room to keep their caches."""
+
+    def __init__(self, clock: Clock, scheduler: Scheduler, pool: bool) -> None:
+        self.clock, self.scheduler, self._cpu_pool = clock, scheduler, object() if pool else None
+
+    def offload_requests(self) -> bool:
+        starved, self.scheduler.starved_requests = self.scheduler.starved_requests, []
+        kept = self._offload_to_cpu([one for one, _ in starved])
+        for one, _ in starved:
+            one.status, one.is_cpu_offloaded = PENDING, one.request_id in kept
+            self.scheduler.finish_request(one.request_id)
+            self.scheduler.add_waiting_request(one)
+        return True
+
+    def _offload_to_cpu(self, victims: Sequence[Any]) -> set[str]:
+        if self._cpu_pool is None:
+            return set()
+        self.clock.go(2)
+        return {one.request_id for one in victims}
+
+    def restore_scheduled_requests(self, batch: Sequence[Any]) -> None:
+        if any(one.state.is_cpu_offloaded for one in batch):
+            self.clock.go(3)
+
+
+class IOs:
+    """Where a batch is laid out. `device`: asynchronous, and done when its stream is."""
+
+    def __init__(self, clock: Clock, device: Stream | None = None) -> None:
+        self.clock, self.device = clock, device
+        self.requests_in_batch: list[Any] = []
+        self.graph: object | None = None
+        self.done = 0
+
+    def prepare_batch_tensors(self, batch: Sequence[Any]) -> None:
+        self.requests_in_batch = list(batch)
+        self.clock.go(1)
+
+    def prepare_batch_update(self) -> list[Any]:
+        return self.requests_in_batch
+
+    def get_graph(self) -> object | None:
+        return self.graph
+
+
+class AsyncIOs:
+    """Two of them: while one runs the other is laid out."""
+
+    def __init__(self, clock: Clock, stream: Stream) -> None:
+        self.clock, self.stream, self.current = clock, stream, 0
+        self.io_pairs = [SimpleNamespace(host_io=IOs(clock, stream)) for _ in range(2)]
+
+    def prepare_batch_tensors(self, batch: Sequence[Any]) -> None:
+        self.io_pairs[self.current].host_io.prepare_batch_tensors(batch)
+
+    def prepare_batch_update(self) -> list[Any]:
+        host = self.io_pairs[self.current].host_io
+        self.clock.now = max(self.clock.now, host.done)
+        return host.prepare_batch_update()  # type: ignore[no-any-return]
+
+    def get_graph(self) -> object | None:
+        return self.io_pairs[self.current].host_io.graph  # type: ignore[no-any-return]
+
+
+class Runner:
+    """A `ModelRunner`: 5 ms of forward pass and 1 of sampling, here or on a device."""
+
+    def __init__(self, clock: Clock, ios: Any, graphs: bool = False) -> None:
+        self.clock, self.ios = clock, ios
+        self.use_cuda_graph_varlen = self.use_cuda_graph_decode = self.pad_inputs = graphs
+
+    def maybe_pad_inputs(self, tokens: int) -> tuple[int, int]:
+        return (1 << (tokens - 1).bit_length() if self.pad_inputs else tokens), 0
+
+    def compute_batch(self, ms: float = 5) -> None:
+        graph = self.ios.get_graph() if self.pad_inputs else None
+        stream = getattr(self.ios, "stream", None)
+        if stream is None:
+            self.clock.go(ms)
+        else:
+            stream.work(ms)
+            self.clock.go(1)
+        if graph is None:
+            self._sample()
+
+    def _sample(self) -> None:
+        if (stream := getattr(self.ios, "stream", None)) is None:
+            self.clock.go(1)
+        else:
+            stream.work(1)
+
+
+class Processor:
+    """A `ContinuousBatchProcessor` that does what it is told."""
+
+    max_batch_tokens, model_device = 64, "cpu"
+
+    def __init__(self, clock: Clock, ios: Any, *, pool: bool = False, graphs: bool = False) -> None:
+        self.clock, self.inputs_and_outputs = clock, ios
+        self.scheduler = Scheduler()
+        self.offloading_manager = Offloading(clock, self.scheduler, pool)
+        self.model_runner = Runner(clock, ios, graphs)
+
+    def prepare_next_batch(self, batch: Sequence[Any], meanwhile: Callable[[], object] = lambda: None) -> bool:
+        self.scheduler.clear_cancelled_requests()
+        if not batch:
+            return False
+        meanwhile()
+        self.clock.go(1)
+        self.offloading_manager.restore_scheduled_requests(batch)
+        for one in batch:
+            name = one.state.request_id
+            self.scheduler.active_requests[name] = one.state
+            self.scheduler.waiting_requests.pop(name, None)
+            one.state.status, one.state.is_cpu_offloaded = DECODING, False
+        self.model_runner.maybe_pad_inputs(sum(one.query_length for one in batch))
+        self.inputs_and_outputs.prepare_batch_tensors(batch)
+        return True
+
+    def update_batch(self, finished: Sequence[Any] = ()) -> None:
+        batch = self.inputs_and_outputs.prepare_batch_update()
+        self.clock.go(1)
+        for one in batch:
+            one.state.position_offset += one.query_length
+        for state in finished:
+            state.status = FINISHED
+            self.scheduler.finish_request(state.request_id)
+
+
+class Manager:
+    """A `ContinuousBatchingManager` whose loop is a function of the test's."""
+
+    continuous_batching_config = SimpleNamespace(page_size=16, num_blocks=64, use_cuda_graph=(False, False))
+
+    def __init__(self, made: Processor, loop: Callable[[Processor], object]) -> None:
+        self.made, self.loop = made, loop
+
+    def _create_batch_processor(self) -> Processor:
+        return self.made
+
+    def _run_generation_loop(self, use_inference_mode: bool = False) -> object:
+        return self.loop(self._create_batch_processor())
+
+    def register_result_handler(self, request_id: str, callback: Callable[[Any], object]) -> Any:
+        return callback
+
+    def get_result(self, result: Any = None) -> Any:
+        return result
+
+
+HOOKED = (Scheduler, Offloading, IOs, AsyncIOs, Runner, Processor)
+"""Classes that the adapter hooks once it meets an object of theirs."""
+
+
+@pytest.fixture
+def unhooked() -> Iterator[None]:
+    """They are afterwards as they were before."""
+    before = [(kind, dict(vars(kind))) for kind in HOOKED]
+    yield
+    for kind, held in before:
+        for name, value in held.items():
+            if vars(kind).get(name) is not value:
+                setattr(kind, name, value)
+
+
+def attached(folder: Path, clock: Clock) -> tuple[Engine, type[Manager]]:
+    """The adapter, and a class of managers that it has hooked."""
+    module: Any = ModuleType("continuous_api")
+    module.ContinuousBatchingManager = type("ContinuousBatchingManager", (Manager,), {})
+    process = Process(folder, "transformers 0.0", Hooks(), clock)
+    return adapter.install(module, process), module.ContinuousBatchingManager

@@ -20,7 +20,7 @@ from stallbook.demo import Settings
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"<!-- options -->\n.*?<!-- end -->", re.DOTALL)
-PAGES = ("demo", "report", "compare", "check", "gaps", "convert", "ladder", "accuracy", "advise", "attach")
+PAGES = ("demo", "report", "compare", "check", "gaps", "convert", "ladder", "accuracy", "advise", "attach", "predict")
 
 
 def signature(name: str) -> list[tuple[inspect.Parameter, Any, Any]]:

@@ -19,7 +19,9 @@ from stallbook.report.files import remedy
 
 __all__ = ["COMMANDS", "app", "run"]
 
-COMMANDS: Final = ("demo", "ladder", "attach", "report", "compare", "check", "advise", "gaps", "convert", "accuracy")
+COMMANDS: Final = (
+    "demo", "ladder", "attach", "report", "compare", "check", "advise", "predict", "gaps", "convert", "accuracy",
+)  # fmt: skip
 """Each is a module beside this one with a function of the same name. What is not installed is not offered."""
 
 BAD_INPUT, INTERRUPTED = 2, 130

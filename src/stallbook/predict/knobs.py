@@ -8,14 +8,16 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from stallbook.demo.settings import Settings
 from stallbook.errors import StallbookError
+from stallbook.predict.vllm import VllmSettings
 
-__all__ = ["KNOBS", "Change", "Knob", "changed", "fixes", "parse", "written"]
+__all__ = ["KNOBS", "Change", "Knob", "changed", "fixes", "knobs_of", "parse", "written"]
 
 Change = Mapping[str, Any]
+S = TypeVar("S", Settings, VllmSettings)
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,8 @@ class Knob:
     read: Callable[[str], Any]
     causes: tuple[str, ...] = ()
     assumes: str = ""
-    fix: Callable[[Settings], Any] = lambda s: None
-    tries: Callable[[Settings], Sequence[Any]] = lambda s: ()
+    fix: Callable[[Any], Any] = lambda s: None
+    tries: Callable[[Any], Sequence[Any]] = lambda s: ()
 
 
 def _flag(text: str) -> bool:
@@ -90,6 +92,9 @@ KNOBS: Final = {
             lambda s: ("loop", "process"),
         ),
         Knob("max_num_seqs", int, ("graph", "preempt"), fix=_fewer, tries=lambda s: (16, 24, 32, 40, 48)),
+        Knob("admit_by", str, ("preempt",), tries=lambda s: ("free", "forecast")),
+        Knob("decode_weight", float, ("prefill",), tries=lambda s: (1.0, 4.0, 16.0)),
+        Knob("context_weight", float, ("prefill",), tries=lambda s: (0.0, 0.001, 0.002)),
         Knob("preemption", str, ("preempt",), tries=lambda s: ("swap", "recompute")),
         Knob("kv_blocks", int, ("preempt",), fix=lambda s: 2 * s.kv_blocks, assumes="more KV memory costs nothing"),
         Knob("rate", float, assumes="the same requests come closer together or further apart"),
@@ -97,31 +102,42 @@ KNOBS: Final = {
 }  # fmt: skip
 
 
-def parse(text: str) -> tuple[str, Any]:
+def knobs_of(settings: object) -> Mapping[str, Knob]:
+    """The settings that can be turned on the engine whose settings these are."""
+    from stallbook.predict import vllm_knobs
+
+    return KNOBS if isinstance(settings, Settings) else vllm_knobs.KNOBS
+
+
+def parse(text: str, knobs: Mapping[str, Knob] = KNOBS) -> tuple[str, Any]:
     """`NAME=VALUE` as it is typed, or an error that names near ones."""
     name, equals, value = text.partition("=")
     name = name.strip().lstrip("-").replace("-", "_")
-    if name not in KNOBS:
-        near = difflib.get_close_matches(name, KNOBS, 2)
-        remedy = f"did you mean {' or '.join(near)}?" if near else f"use one of {', '.join(KNOBS)}"
+    if name not in knobs:
+        near = difflib.get_close_matches(name, knobs, 2)
+        remedy = f"did you mean {' or '.join(near)}?" if near else f"use one of {', '.join(knobs)}"
         raise StallbookError("unknown-knob", f"{name!r:.60} is no setting that predict can turn", remedy)
     try:
         if not equals:
             raise ValueError
-        return name, KNOBS[name].read(value.strip())
+        return name, knobs[name].read(value.strip())
     except (KeyError, ValueError):
-        told = f"write {name}=VALUE as `stallbook demo --{name.replace('_', '-')}` takes it"
+        command = "stallbook demo" if knobs is KNOBS else "vllm serve"
+        told = f"write {name}=VALUE as `{command} --{name.replace('_', '-')}` takes it"
         raise StallbookError("bad-knob", f"{text!r:.80} has no value for {name}", told) from None
 
 
-def changed(settings: Settings, change: Change) -> Settings:
+def changed(settings: S, change: Change) -> S:
     """The settings with a change; StallbookError where they do not go together."""
-    return replace(settings, **change)
+    try:
+        return replace(settings, **change)
+    except ValueError as error:
+        raise StallbookError("bad-knob", f"{written(change)}: {error}", "choose other values") from None
 
 
-def fixes(settings: Settings) -> list[Change]:
+def fixes(settings: Settings | VllmSettings) -> list[Change]:
     """Every single fix that is not made already."""
-    found = [(knob.name, knob.fix(settings)) for knob in KNOBS.values()]
+    found = [(knob.name, knob.fix(settings)) for knob in knobs_of(settings).values()]
     return [{name: value} for name, value in found if value is not None]
 
 

@@ -26,9 +26,23 @@ from stallbook.predict.ports import NoHeap, Request
 from stallbook.predict.simulate import Setup, simulate
 from stallbook.predict.speed import Series, probe_series
 from stallbook.predict.trail import Trail
+from stallbook.predict.vllm import is_vllm
+from stallbook.predict.vllm_model import VllmEngine, VllmModel, fit_vllm
 from stallbook.run import UNKNOWN, Run
 
-__all__ = ["Engine", "Model", "fit", "limits_of", "settings_of", "setup_of", "simulate_with"]
+__all__ = [
+    "AnyEngine",
+    "AnyModel",
+    "Engine",
+    "Model",
+    "decode_law",
+    "fit",
+    "limits_of",
+    "model_of",
+    "settings_of",
+    "setup_of",
+    "simulate_with",
+]
 
 Floats = npt.NDArray[np.float64]
 
@@ -49,6 +63,10 @@ class Engine:
     speed: Series | None
     noise: Noise
 
+    def simulate(self, settings: Any, **more: Any) -> Trail:
+        """See `simulate_with`."""
+        return simulate_with(self, settings, **more)
+
 
 @dataclass(frozen=True)
 class Model(Engine):
@@ -64,13 +82,23 @@ class Model(Engine):
         return Engine(**{f.name: getattr(self, f.name) for f in fields(Engine)})
 
 
+AnyEngine = Engine | VllmEngine
+AnyModel = Model | VllmModel
+"""What a prediction can be asked of."""
+
+
 def settings_of(run: Run) -> Settings:
     """The demonstrator's settings that a log was recorded with."""
     if not run.engine.startswith("stallbook demo"):
         what = f"was recorded by {run.engine or 'an engine that it does not name'}"
-        raise StallbookError("no-model", what, "predict needs a log of `stallbook demo`", run.path)
+        raise StallbookError("no-model", what, "predict needs a log of `stallbook demo` or of vLLM", run.path)
     known = {f.name for f in fields(Settings)}
     return Settings.from_mapping({key: value for key, value in run.config.items() if key in known})
+
+
+def model_of(run: Run) -> AnyModel:
+    """The model of a run, of whichever engine it is."""
+    return fit_vllm(run) if is_vllm(run) else fit(run)
 
 
 def fit(run: Run) -> Model:
@@ -126,13 +154,14 @@ def _noise(seen: Observed, costs: DemoCosts, at: Mapping[str, Floats]) -> Noise:
     """What the laws and the probe leave of each decode and each chunk."""
     d, p = seen.tables["decode"], seen.tables["prefill"]
     good, fine = d["ns"] > 0, p["ns"] > 0
-    decode = d["ns"][good] / (_decode_law(d, costs)[good] * at["decode"][good])
+    decode = d["ns"][good] / (decode_law(d, costs)[good] * at["decode"][good])
     law = np.array([costs.prefill(a, n) for a, n in zip(p["start"].tolist(), p["tokens"].tolist(), strict=True)])
     chunk = p["ns"][fine] / (law[fine] * at["prefill"][fine]) if len(law) else np.ones(0)
     return Noise(d["t"][good] - seen.origin, decode, d["delay"][good], p["t"][fine] - seen.origin, chunk)
 
 
-def _decode_law(d: Mapping[str, Any], costs: DemoCosts) -> Floats:
+def decode_law(d: Mapping[str, Any], costs: DemoCosts) -> Floats:
+    """What the laws give each row of `observed`'s table of decodes, at the speed 1."""
     captured = d["graph"] == CAPTURED
     fixed, row, token = costs.laws["captured"].coefficients
     size = np.array([costs.sizes.get(n, 0.0) for n in d["padded"].tolist()])

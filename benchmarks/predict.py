@@ -1,0 +1,185 @@
+"""How far predictions are off: from the baseline run of each seed of a ladder to its other rungs, which were measured.
+
+    python benchmarks/predict.py LADDER_FOLDER [--repeats LOG ...] [--replicas 9]
+
+Each rung is predicted from the baseline of its seed alone, four times: with nothing known of the rung's machine; with
+the level of the rung's probe; with its probe over time; and with the speed of the rung's own decodes over time, which
+no prediction can have: what is left then is the simulator's own error. Beside them "nothing changes" and the ceiling.
+--repeats: logs of one setting and one trace, recorded several times: how far apart a measurement is from itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+from collections import defaultdict
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import stallbook as sb
+from stallbook.demo.limits import limits_of
+from stallbook.partition import partition
+from stallbook.predict.answer import Base, base_of, ceiling, predict
+from stallbook.predict.model import decode_law, fit, simulate_with
+from stallbook.predict.model import settings_of as recorded
+from stallbook.predict.observed import observe
+from stallbook.predict.outcome import Outcome, brief, of_partition
+from stallbook.predict.policy import DemoPolicy
+from stallbook.predict.pool import Job
+from stallbook.predict.speed import BIN_NS, Series, probe_series
+from stallbook.study.rungs import RUNGS, settings_of
+
+TIMES = ("itl.p50", "itl.p90", "itl.p99", "itl.p99.9", "itl.max", "ttft.p50", "ttft.p99", "tokens_per_s")
+COUNTS = ("preemptions", "eager_steps")
+WAYS = ("nothing changes", "ceiling", "its own speed", "probe's level", "probe over time", "decodes' own speed")
+
+
+def error(name: str, said: float | None, measured: float | None) -> float | None:
+    """As a fraction of what was measured; of counts below 10, of 10."""
+    if said is None or measured is None:
+        return None
+    if name in COUNTS:
+        return abs(said - measured) / max(measured, 10.0)
+    return abs(said / measured - 1) if measured else None
+
+
+def own_speed(base: Base, run: Any) -> Series:
+    """The speed of a rung's decodes over 2 s, waits for a core included, by the laws of the baseline."""
+    table = observe(run, DemoPolicy(limits_of(recorded(run)))).tables["decode"]
+    good = table["ns"] > 0
+    law, t = decode_law(table, base.model.costs)[good], table["t"][good]
+    taken, due = np.cumsum((table["ns"] + table["delay"])[good]), np.cumsum(law)
+    edges = np.arange(t[0], t[-1], BIN_NS)
+    low, high = np.searchsorted(t, edges - 10**9), np.minimum(np.searchsorted(t, edges + 10**9), len(t) - 1)
+    values = (taken[high] - taken[low]) / np.maximum(due[high] - due[low], 1.0)
+    known = high > low
+    return Series(int(t[0]), np.interp(np.arange(len(edges)), np.flatnonzero(known), values[known]))
+
+
+def at_own_speed(base: Base, settings: Any, run: Any) -> Outcome:
+    """Simulated at the speed of the rung's own decodes, with what the baseline's own decodes leave as noise."""
+    model, origin = base.model, base.model.seen.origin
+    probe = model.speed
+    mine, theirs = own_speed(base, model.run), own_speed(base, run)
+
+    def rest(t: Any) -> Any:
+        return (probe.at(t) / probe.level if probe else 1.0) / mine.at(t)
+
+    noise = model.noise
+    noise = replace(
+        noise, factor=noise.factor * rest(noise.t + origin),
+        chunk_factor=noise.chunk_factor * rest(noise.chunk_t + origin), delay=noise.delay * 0,
+    )  # fmt: skip
+    factors = rest(np.array([r.at_ns for r in model.requests]) + origin).tolist()
+    requests = tuple(replace(r, tok_ns=r.tok_ns * f) for r, f in zip(model.requests, factors, strict=True))
+    model = replace(model, noise=noise, requests=requests, speed=Series(origin, np.ones(1)))
+    return brief(simulate_with(model, settings, speed=theirs))
+
+
+def cell(base: Base, folder: Path, rung: Any, seed: int, replicas: int) -> dict[str, Any]:
+    """Everything about one rung of one seed."""
+    run = sb.open(folder / f"{rung.slug}__s{seed}.stall")
+    measured, parts = of_partition(partition(run)), of_partition(partition(run, "post"))
+    model, settings = base.model, settings_of(rung, base.model.settings)
+    change = {k: v for k, v in vars(settings).items() if v != getattr(model.settings, k)}
+    series = probe_series(run)
+
+    def jobs(wanted: Any) -> list[Outcome]:
+        return [job.run(model.engine) for job in wanted]
+
+    (told,) = predict(base, [change], jobs, replicas=replicas, speed=series)
+    level = series.level / model.speed.level if series and model.speed else 1.0
+    said: dict[str, Any] = {"nothing changes": base.measured.values, "ceiling": ceiling(base, change) or {}}
+    said["its own speed"] = Job(settings).run(model.engine).values
+    said["probe's level"] = Job(settings, level).run(model.engine).values
+    said["probe over time"] = {name: f.value for name, f in told.figures.items()}
+    said["decodes' own speed"] = at_own_speed(base, settings, run).values
+    paired = simulate_with(model, settings, speed=series)
+    share = of_partition(partition(paired.run(), "post"))
+    every = {*share.share, *parts.share}
+    inside = {n: f.low <= (measured[n] or 0) <= f.high for n, f in told.figures.items()}
+    return {
+        "cell": f"{rung.slug} s{seed}", "said": said, "measured": dict(measured.values), "inside": inside,
+        "tv": sum(abs(share.share.get(c, 0) - parts.share.get(c, 0)) for c in every) / 2,
+        "top": share.top == parts.top, "base": dict(base.measured.values), "own": dict(base.own.values),
+    }  # fmt: skip
+
+
+def of_seed(folder: Path, seed: int, replicas: int) -> dict[str, Any]:
+    """All rungs of a seed, from its baseline."""
+    model = fit(sb.open(folder / f"baseline__s{seed}.stall"))
+    base = base_of(model, lambda jobs: [job.run(model.engine) for job in jobs], force=True)
+    cells = [cell(base, folder, rung, seed, replicas) for rung in RUNGS[1:]]
+    return {"misfit": dict(base.misfit), "drift": base.drift, "replay": model.seen.replay.steps, "cells": cells}
+
+
+def summary(values: list[float | None]) -> str:
+    known = [100 * v for v in values if v is not None]
+    return f"{np.median(known):.0f} ({np.quantile(known, 0.9):.0f})" if known else "-"
+
+
+def row(name: str, cells: list[str]) -> str:
+    return f"| {name} | {' | '.join(cells)} |"
+
+
+def tables(found: list[dict[str, Any]]) -> None:
+    cells = [c for one in found for c in one["cells"]]
+    names = (*TIMES, *COUNTS)
+    print(f"{len(cells)} cells; median error in % (worst tenth)\n")
+    print(row("", list(names)) + "\n|---|" + "---:|" * len(names))
+    own = [[abs(one["misfit"][n]) for one in found] for n in names]
+    print(row("the model on its own run", [summary(list(v)) for v in own]))
+    for way in WAYS:
+        errors = [[error(n, c["said"][way].get(n), c["measured"][n]) for c in cells] for n in names]
+        print(row(way, [summary(v) for v in errors]))
+    print(f"\nTail shares (post rules), total variation: {np.median([c['tv'] for c in cells]):.3f} "
+          f"({np.quantile([c['tv'] for c in cells], 0.9):.3f}); top cause right in "
+          f"{np.mean([c['top'] for c in cells]):.0%} of cells")  # fmt: skip
+    inside: dict[str, list[bool]] = defaultdict(list)
+    for c in cells:
+        for n, yes in c["inside"].items():
+            inside[n].append(yes)
+    print("80% intervals hold: " + ", ".join(f"{n} {np.mean(v):.0%}" for n, v in inside.items()))
+    for n in ("itl.p99", "itl.p99.9"):
+        model, first = [], []
+        for c in cells:
+            true = c["measured"][n] / c["base"][n]
+            model.append(abs(c["said"]["probe over time"][n] / c["own"][n] / true - 1))
+            if n in c["said"]["ceiling"]:
+                first.append(abs(c["said"]["ceiling"][n] / c["base"][n] / true - 1))
+        print(f"ratio at {n}: the model's {summary(list(model))}, the ceiling's {summary(list(first))}")
+
+
+def floor(logs: list[Path]) -> None:
+    """How far apart repeats of one setting are: each pair, as an error of one by the other."""
+    every = [of_partition(partition(sb.open(log))) for log in logs]
+    names = (*TIMES, *COUNTS)
+    errors = [[error(n, a[n], b[n]) for a, b in itertools.permutations(every, 2)] for n in names]
+    print(row(f"noise floor: {len(logs)} repeats", [summary(v) for v in errors]))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--repeats", type=Path, nargs="*", default=[])
+    parser.add_argument("--replicas", type=int, default=9)
+    parser.add_argument("--workers", type=int, default=2)
+    args = parser.parse_args()
+    seeds = sorted(int(p.stem.rpartition("__s")[2]) for p in args.folder.glob("baseline__s*.stall"))
+    with ProcessPoolExecutor(args.workers, get_context("spawn")) as pool:
+        futures = [pool.submit(of_seed, args.folder, seed, args.replicas) for seed in seeds]
+        found = [future.result() for future in futures]
+    tables(found)
+    if len(args.repeats) > 1:
+        floor(args.repeats)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -17,8 +17,8 @@ import numpy as np
 
 from stallbook.errors import StallbookError
 from stallbook.partition import Partition, partition
-from stallbook.predict.knobs import KNOBS, Change, changed, written
-from stallbook.predict.model import Model
+from stallbook.predict.knobs import Change, changed, knobs_of, written
+from stallbook.predict.model import AnyModel
 from stallbook.predict.outcome import FIGURES, Outcome, of_partition
 from stallbook.predict.pool import Job, Runner
 from stallbook.predict.speed import Series
@@ -73,7 +73,7 @@ class Base:
     the run, as a standard deviation of its thirds.
     """
 
-    model: Model
+    model: AnyModel
     measured: Outcome
     own: Outcome
     misfit: Mapping[str, float]
@@ -88,7 +88,7 @@ class Base:
         return f"the model misses its own run: {told}" if told else ""
 
 
-def base_of(model: Model, run: Runner, *, force: bool = False) -> Base:
+def base_of(model: AnyModel, run: Runner, *, force: bool = False) -> Base:
     """Hold a model against its own run; StallbookError where it misses it by too much, unless forced."""
     parts = partition(model.run)
     measured = of_partition(parts)
@@ -104,7 +104,7 @@ def base_of(model: Model, run: Runner, *, force: bool = False) -> Base:
     return found
 
 
-def _drift(model: Model) -> float:
+def _drift(model: AnyModel) -> float:
     """How far the thirds of a run are apart in what its steps took over their laws, speed and noise together."""
     noise = model.noise
     if len(noise.t) < 30:
@@ -162,7 +162,8 @@ def _figure(values: Sequence[float], *, count: bool) -> Figure:
 def ceiling(base: Base, change: Change) -> dict[str, float] | None:
     """p99 and p99.9 in ms had the causes that a change is about cost nothing, and all else stayed."""
     p = base.partition
-    causes = [c for c in p.causes if any(c in KNOBS[name].causes for name in change)]
+    knobs = knobs_of(base.model.settings)
+    causes = [c for c in p.causes if any(c in knobs[name].causes for name in change)]
     if not causes:
         return None
     table = tally(p)
@@ -175,10 +176,12 @@ def ceiling(base: Base, change: Change) -> dict[str, float] | None:
 def assumptions(base: Base, change: Change) -> tuple[str, ...]:
     """What a prediction takes for granted."""
     told = ["the same requests at the same times, on this machine at the speed of this run"]
-    told += [KNOBS[name].assumes for name in change if KNOBS[name].assumes]
+    knobs = knobs_of(base.model.settings)
+    told += [knobs[name].assumes for name in change if knobs[name].assumes]
     told += base.model.notes
-    if base.model.costs.laws["eager"].note and "capture_sizes" not in change:
-        told.append(base.model.costs.laws["eager"].note)
+    eager = base.model.costs.laws.get("eager")
+    if eager is not None and eager.note and "capture_sizes" not in change:
+        told.append(eager.note)
     if base.model.heap is None and ("gc_freeze" in change or "compact_history" in change):
         told.append("this log holds no collections: a change of the heap changes nothing")
     return tuple(told)

@@ -11,9 +11,10 @@ from multiprocessing import get_context
 from typing import Final
 
 from stallbook.demo.settings import Settings
-from stallbook.predict.model import Engine, simulate_with
+from stallbook.predict.model import AnyEngine
 from stallbook.predict.outcome import Outcome, brief, outcome
 from stallbook.predict.speed import Series
+from stallbook.predict.vllm import VllmSettings
 
 __all__ = ["Job", "Runner", "runner"]
 
@@ -25,25 +26,25 @@ WORTH: Final = 8
 class Job:
     """One simulation. speed, level, draw: as `model.setup_of`. whole: its causes are wanted, too."""
 
-    settings: Settings
+    settings: Settings | VllmSettings
     level: float = 1.0
     draw: int | None = None
     whole: bool = False
     speed: Series | None = None
 
-    def run(self, engine: Engine) -> Outcome:
+    def run(self, engine: AnyEngine) -> Outcome:
         """Simulate, and say what came of it."""
-        trail = simulate_with(engine, self.settings, speed=self.speed, level=self.level, draw=self.draw)
+        trail = engine.simulate(self.settings, speed=self.speed, level=self.level, draw=self.draw)
         return outcome(trail.run()) if self.whole else brief(trail)
 
 
 Runner = Callable[[Sequence[Job]], list[Outcome]]
 """Runs jobs and gives their outcomes in the same order."""
 
-_engine: Engine | None = None
+_engine: AnyEngine | None = None
 
 
-def _start(engine: Engine) -> None:
+def _start(engine: AnyEngine) -> None:
     global _engine
     _engine = engine
 
@@ -59,7 +60,7 @@ def _cores() -> int:
 
 @contextmanager
 def runner(
-    engine: Engine, tick: Callable[[int], object] = lambda n: None, workers: int | None = None
+    engine: AnyEngine, tick: Callable[[int], object] = lambda n: None, workers: int | None = None
 ) -> Iterator[Runner]:  # fmt: skip
     """What runs jobs of this engine. tick: told how many more are done. workers: by default one a core."""
     count = _cores() if workers is None else workers

@@ -16,9 +16,10 @@ from stallbook.compare.figures import figure
 from stallbook.demo.settings import Settings
 from stallbook.errors import StallbookError
 from stallbook.predict.answer import Base
-from stallbook.predict.knobs import KNOBS, Change, changed, fixes
+from stallbook.predict.knobs import Change, changed, fixes, knobs_of
 from stallbook.predict.outcome import FIGURES, Outcome
 from stallbook.predict.pool import Job, Runner
+from stallbook.predict.vllm import VllmSettings
 
 __all__ = ["Found", "Goal", "Stage", "best_order", "read_goal", "search", "trade_figure"]
 
@@ -105,7 +106,7 @@ def best_order(base: Base, run: Runner, by: str) -> list[Stage]:
     return stages
 
 
-def _job(settings: Settings, change: Change) -> Job | None:
+def _job(settings: Settings | VllmSettings, change: Change) -> Job | None:
     """None where the settings do not go together."""
     try:
         return Job(changed(settings, change))
@@ -133,7 +134,7 @@ def search(
 ) -> Found:  # fmt: skip
     """Look at `count` settings. fixed: what is set in all of them, and left out of the search."""
     settings = changed(base.model.settings, fixed or {})
-    choices = {k.name: list(dict.fromkeys(k.tries(settings))) for k in KNOBS.values()}
+    choices = {k.name: list(dict.fromkeys(k.tries(settings))) for k in knobs_of(settings).values()}
     choices = {name: tries for name, tries in choices.items() if len(tries) > 1 and name not in (fixed or {})}
     random = Random(seed)
     seen: dict[tuple[Any, ...], Stage] = {}

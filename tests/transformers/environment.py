@@ -18,13 +18,17 @@ from engine_home import asked, pip, pip_with_torch, prepare  # noqa: E402
 
 VERSION = "5.24.0"
 TORCH = "2.13.0"
+UNAVAILABLE = "unavailable"
+"""A file that stays in HOME where these packages cannot be had."""
 
 
 def install_transformers(python: Path, home: Path, version: str) -> None:
     """Install transformers with its server, and torch for CPUs."""
     print(f"installing transformers {version} into {home}: 200 MB, a minute or two", file=sys.stderr, flush=True)
+    (home / UNAVAILABLE).touch()
     pip_with_torch(python, "install", "--quiet", f"torch=={TORCH}+cpu")
     pip(python, "install", "--quiet", f"transformers[serving]=={version}", "psutil", "aiohttp", "pytest")
+    (home / UNAVAILABLE).unlink()
 
 
 def endless(home: Path) -> None:

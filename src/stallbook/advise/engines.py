@@ -8,11 +8,12 @@ from stallbook.advise.knobs import Engine
 from stallbook.advise.knobs_demo import DEMO
 from stallbook.advise.knobs_llama import LLAMA
 from stallbook.advise.knobs_sglang import SGLANG
+from stallbook.advise.knobs_transformers import TRANSFORMERS
 from stallbook.advise.knobs_vllm import VLLM
 
 __all__ = ["ENGINES", "engine_of"]
 
-ENGINES: Final[tuple[Engine, ...]] = (DEMO, VLLM, SGLANG, LLAMA)
+ENGINES: Final[tuple[Engine, ...]] = (DEMO, VLLM, SGLANG, TRANSFORMERS, LLAMA)
 
 
 def engine_of(name: str) -> Engine | None:

@@ -109,6 +109,10 @@ class Worker:
         return "tokens"
 
 
+class Core(SimpleNamespace):
+    """An `EngineCore`."""
+
+
 def core(clock: Clock, inside: Worker | None = None, index: int = 0) -> Any:
     """An engine core; with a worker inside, or none."""
     executor = SimpleNamespace(driver_worker=wrapped(inside)) if inside else SimpleNamespace()
@@ -116,7 +120,7 @@ def core(clock: Clock, inside: Worker | None = None, index: int = 0) -> Any:
     def step() -> None:
         return
 
-    return SimpleNamespace(
+    return Core(
         scheduler=Scheduler(clock), model_executor=executor, engine_index=index, vllm_config=config(), step_fn=step
     )
 

@@ -14,7 +14,7 @@ from fakes import Clock
 
 from stallbook.adapters import imports, vllm
 from stallbook.adapters.hooks import Hooks
-from stallbook.adapters.process import FOLDER, VARIABLE, Process, settle
+from stallbook.adapters.process import FOLDER, SERVER, VARIABLE, Process, settle
 from stallbook.adapters.settings import settings
 from stallbook.adapters.stamps import Scopes, Stamps
 from stallbook.adapters.vllm import engine as engine_hooks
@@ -120,6 +120,7 @@ def test_a_second_server_gets_a_log_of_its_own(
 ) -> None:  # fmt: skip
     monkeypatch.setenv(VARIABLE, str(tmp_path / "a.stall"))
     monkeypatch.delenv(FOLDER, raising=False)
+    monkeypatch.setenv(SERVER, "this one")
     assert settle() == tmp_path / "a.stall"
     assert settle() == tmp_path / "a.stall"  # a child of the same server
     (tmp_path / "a.stall").mkdir()

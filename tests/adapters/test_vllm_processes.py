@@ -19,31 +19,38 @@ from stallbook.adapters.vllm.worker import Worker as Hooked
 
 
 def api_server(process: Process) -> Any:
-    """The modules of an API server, hooked."""
-
-    class InputProcessor:
-        @staticmethod
-        def assign_request_id(asked: Any) -> None:
-            asked.request_id += "-0a1b2c3d"
+    """What an API server keeps its requests in, hooked."""
 
     class OutputProcessor:
-        request_states = ("some",)
+        def __init__(self) -> None:
+            self.request_states: dict[str, Any] = {}
+            self.state: Any = SimpleNamespace
+
+        def add_request(self, asked: Any, prompt: str | None = None, parent: Any = None, index: int = 0) -> None:
+            self.request_states[asked.request_id] = self.state()
 
         def process_outputs(self, made: list[Any], timestamp: float | None = None) -> str:
             return "processed"
 
-    InputProcessor.__module__ = "vllm.v1.engine.input_processor"
-    module: Any = ModuleType("vllm.v1.engine.input_processor")
-    module.InputProcessor, module.OutputProcessor = InputProcessor, OutputProcessor
+    module: Any = ModuleType("vllm.v1.engine.output_processor")
+    module.OutputProcessor = OutputProcessor
     frontend.install(module, process)
-    return SimpleNamespace(assign=InputProcessor.assign_request_id, processor=OutputProcessor())
+    return OutputProcessor()
+
+
+def read_at(process: Process, counts: dict[str, int]) -> None:
+    """The engine counts so, from here on."""
+    process.frontend.counters = lambda: {name: {"0": count} for name, count in counts.items()}
 
 
 def asked(name: str, ago_ms: float = 0) -> Any:
     """A request that is about to be sent to the engine core."""
     params = SimpleNamespace(max_tokens=20)
     return SimpleNamespace(
-        request_id=name, arrival_time=time.time() - ago_ms / 1e3, sampling_params=params, prompt_token_ids=[1] * 8
+        request_id=f"{name}-0a1b2c3d",
+        arrival_time=time.time() - ago_ms / 1e3,
+        sampling_params=params,
+        prompt_token_ids=[1] * 8,
     )
 
 
@@ -130,7 +137,7 @@ def test_what_a_frontend_adds(tmp_path: Path, clock: Clock, monkeypatch: pytest.
     hooked = Engine(the_core, engine)
     one = asked("cmpl-1")
     clock.go(4)  # tokenized
-    api.assign(one)
+    api.add_request(one)
     clock.go(2)  # sent
     the_core.scheduler.add_request(request(one.request_id))
     for output in (Output({one.request_id: 8}, new=(one.request_id,)), *(Output({one.request_id: 1}),) * 2):
@@ -138,8 +145,8 @@ def test_what_a_frontend_adds(tmp_path: Path, clock: Clock, monkeypatch: pytest.
         the_core.scheduler.schedule(made)
         result = the_core.scheduler.update_from_output(made, {one.request_id: 1})
         clock.go(3)  # on its way back
-        assert api.processor.process_outputs(result[0].outputs) == "processed"
-    api.processor.process_outputs(outputs({"of another engine": 1})[0].outputs)
+        assert api.process_outputs(result[0].outputs) == "processed"
+    api.process_outputs(outputs({"of another engine": 1})[0].outputs)
     hooked.later.flush()
     assert (engine.hooks.errors, front.hooks.errors, front.role) == (0, 0, "api:0")
     for each in (engine, front):
@@ -163,11 +170,11 @@ def test_engines_of_a_data_parallel_server_have_logs_of_their_own(tmp_path: Path
         the_core = core(clock, index=index)
         hooked = Engine(the_core, engine)
         one = asked(f"cmpl-{index}")
-        api.assign(one)
+        api.add_request(one)
         the_core.scheduler.add_request(request(one.request_id))
         output = Output({one.request_id: 8}, new=(one.request_id,))
         the_core.scheduler.schedule(output)
-        api.processor.process_outputs(the_core.scheduler.update_from_output(output, {one.request_id: 1})[0].outputs)
+        api.process_outputs(the_core.scheduler.update_from_output(output, {one.request_id: 1})[0].outputs)
         hooked.later.flush()
     for each in (front, *engines):
         assert each.recorder is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -41,7 +42,10 @@ def attach(log: str | os.PathLike[str] | None = None) -> None:
 
 def launched(environment: dict[str, str], log: Path | None = None) -> dict[str, str]:
     """An environment in which every Python attaches by itself as it starts: it finds our `sitecustomize`."""
+    from stallbook.adapters.process import SERVER
+
     found = dict(environment)
+    found.setdefault(SERVER, f"{os.getpid()}-{time.time_ns()}")
     if log is not None:
         found[VARIABLE] = str(log)
     rest = found.get("PYTHONPATH")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any, Final
 
 from stallbook.adapters.process import Process
@@ -18,6 +18,8 @@ __all__ = ["Frontend"]
 _SAMPLED: Final = 32
 _LONGEST_NS: Final = 100_000
 """A hook that took longer was interrupted."""
+_FEW: Final = 64
+"""So many requests that are over may be remembered."""
 _TOKENIZE: Final = "tokenize"
 _LATEST_NS: Final = 600 * 10**9
 """An arrival longer ago than this was not stamped by this server's clock."""
@@ -37,6 +39,8 @@ class Frontend:
         self.tokens: list[int] = []
         self.calls = 0
         self.due = False
+        self.many = _FEW
+        """So many requests are worth a look at who is still alive."""
 
     def since(self, unix_s: float, now: int) -> int:
         """When it was so many seconds after 1970, on the recorder's clock; `now` where that cannot be."""
@@ -59,6 +63,18 @@ class Frontend:
         handle = process.arrived(request, prompt, limit, came)
         recorder.hold(handle, _TOKENIZE, came)
         recorder.release(handle, _TOKENIZE, now)
+
+    def forget(self, alive: Container[str]) -> None:
+        """Drop requests that are over, once they are many: done, stopped, given up, or refused by the engine.
+
+        Where the engine is in this process, it does so.
+        """
+        handles, recorder = self.process.handles, self.process.recorder
+        if len(handles) < self.many or self.process.role == "engine" or recorder is None:
+            return
+        for request in [one for one in handles if one not in alive]:
+            recorder.finish(handles.pop(request))
+        self.many = 2 * len(handles) + _FEW
 
     def handed(self, requests: list[str], tokens: list[int], t: int) -> None:
         """So many tokens of each of `requests` were handed to those who wait for them."""

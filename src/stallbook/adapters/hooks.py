@@ -29,14 +29,16 @@ class Hooks:
     """The hooks of this process: which were found, and whether they still work.
 
     on: False once the kill switch is set or too much went wrong; every wrapper looks at it first.
+    tell: notes in the log that the hooks were switched off, and why.
     """
 
-    __slots__ = ("errors", "found", "last", "on")
+    __slots__ = ("errors", "found", "last", "on", "tell")
 
     def __init__(self) -> None:
         self.on = os.environ.get(OFF_VARIABLE) != "0"
         self.errors = 0
         self.last = ""
+        self.tell: Callable[[str, object], object] | None = None
         self.found: dict[str, bool] = {}
 
     def wrap(self, owner: Any, name: str, make: Make, label: str = "") -> bool:
@@ -94,6 +96,8 @@ class Hooks:
             if self.errors == _ERRORS:
                 self.on = False
                 print(f"stallbook: hooks switched off after {_ERRORS} errors: {self.last}", file=sys.stderr)
+                if self.tell is not None:
+                    self.tell("hooks_off", self.last)
 
     def has(self, label: str) -> bool:
         """Whether a hook was found."""

@@ -8,6 +8,7 @@ its spool, at the first hooked call; a forked child starts without one.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
 import time
@@ -16,15 +17,19 @@ from pathlib import Path
 from typing import Any, Final
 
 from stallbook.adapters.hooks import Hooks
-from stallbook.record import WholeRecorder
+from stallbook.record import WholeRecorder, manifest
 from stallbook.record.counters import available
+from stallbook.record.spool import spool_name
 
-__all__ = ["FOLDER", "VARIABLE", "Process", "settle"]
+__all__ = ["FOLDER", "SERVER", "VARIABLE", "Process", "settle"]
 
 VARIABLE: Final = "STALLBOOK"
 FOLDER: Final = "STALLBOOK_FOLDER"
 """Where the children of the first process find the folder that it settled on."""
+SERVER: Final = "STALLBOOK_SERVER"
+"""Tells this server's processes from those of another that started at the same moment with the same `STALLBOOK`."""
 _MOST_FRONTENDS: Final = 256
+_OTHER: Final = f"{{}} holds the log of another engine; each needs a name of its own in {VARIABLE}"
 _RECORDS: Final = ("segments", "gc", "evictions", "graph", "members", "os")
 
 
@@ -44,6 +49,7 @@ def settle() -> Path | None:
     if path != first:
         print(f"stallbook: {first} exists, so this recording goes to {path}", file=sys.stderr)
     os.environ[FOLDER] = str(path)
+    os.environ.setdefault(SERVER, f"{os.getpid()}-{time.time_ns()}")
     return path
 
 
@@ -54,6 +60,7 @@ class Process:
         self, folder: Path, engine: str, hooks: Hooks, clock: Callable[[], int] = time.perf_counter_ns
     ) -> None:
         self.folder, self.engine, self.hooks, self.clock = folder, engine, hooks, clock
+        self.server = os.environ.get(SERVER, "")
         self.role = ""
         self.frontend: Any = None
         """The hooks of its frontend, which several modules may share."""
@@ -63,6 +70,7 @@ class Process:
         self.handles: dict[str, int] = {}
         """Handles of the requests that are alive, by the id that all processes know."""
         self.after_fork: list[Callable[[], None]] = []
+        hooks.tell = self.fact
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
 
@@ -87,9 +95,13 @@ class Process:
             facts["frontends"] = self.folder.name
             self.folder = self.folder.with_name(f"{self.folder.stem}.dp{index}{self.folder.suffix}")
         records = [one for one in _RECORDS if one not in lacking and (one != "os" or available())]
-        self._open("engine", config=config, records=records, os_counters=os_counters)
+        self._open("engine", config=config, records=records, os_counters=os_counters, extra={"server": self.server})
         for key, value in facts.items():
             self.fact(key, value)
+
+    def one_more(self) -> None:
+        """This process has made another engine, while it is the one that it was."""
+        print(f"stallbook: an engine is not recorded: {_OTHER.format(self.folder)}", file=sys.stderr)
 
     def become_worker(self, rank: int, index: int = 0) -> None:
         """This process runs the forward pass for an engine in another one."""
@@ -106,24 +118,49 @@ class Process:
         if self.role:
             return
         for number in range(_MOST_FRONTENDS):
-            if self._open(f"{role}:{number}", os_counters="step", strict=True):
+            if not self._taken(f"{role}:{number}") and self._open(f"{role}:{number}", os_counters="step", one_of=True):
                 return
+        self.role = role
+        self._stop(f"{self.folder} holds the logs of {_MOST_FRONTENDS} such processes already")
 
-    def _open(self, role: str, *, strict: bool = False, **more: Any) -> bool:
-        """Open this process's spool. False if `strict` and another process has one of that name."""
+    def _of_another_server(self) -> bool:
+        """Whether the engine whose log this is belongs to another server."""
+        try:
+            told = json.loads((self.folder / manifest.NAME).read_bytes()).get("server")
+        except (OSError, ValueError, AttributeError):
+            return False
+        return bool(told and self.server and told != self.server)
+
+    def _taken(self, role: str) -> bool:
+        """Whether another process has a spool of that name."""
+        return (self.folder / spool_name(role)).exists()
+
+    def _open(self, role: str, *, one_of: bool = False, **more: Any) -> bool:
+        """Open this process's spool. False if it is `one_of` several, and another process was quicker."""
+        if self._of_another_server():
+            self.role = role
+            self._stop(_OTHER.format(self.folder))
+            return True
         try:
             self.recorder = WholeRecorder(
-                self.folder, engine=self.engine, process=role, clock=self.clock, strict=strict, **more
+                self.folder, engine=self.engine, process=role, clock=self.clock, strict=True, **more
             )  # fmt: skip
-        except FileExistsError:
-            return False
-        except OSError as error:
-            self.hooks.on = False
-            print(f"stallbook: recording stopped: cannot write {self.folder}: {error.strerror}", file=sys.stderr)
+        except Exception as error:
+            if isinstance(error, FileExistsError) and self._taken(role):
+                if one_of:
+                    return False
+                self._stop(_OTHER.format(self.folder))
+            else:
+                self._stop(f"cannot write {self.folder}: {getattr(error, 'strerror', None) or error}")
         self.role = role
         if self.recorder is not None and not self.recorder.on:
             self.hooks.on = False
         return True
+
+    def _stop(self, why: str) -> None:
+        """This process records nothing, and the engine goes on."""
+        self.hooks.on = False
+        print(f"stallbook: recording stopped: {why}", file=sys.stderr)
 
     def fact(self, key: str, value: object) -> None:
         """Note something about this process."""

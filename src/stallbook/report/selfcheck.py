@@ -21,6 +21,10 @@ def rows(r: RunReport) -> Iterator[tuple[str, str]]:
         return
     yield "engine's counts", _counts(r)
     yield "hooks", _hooks(hooks)
+    for name, why in r.facts.items():
+        if name.rpartition(".")[2] == "hooks_off":
+            told = f"SWITCHED OFF in {name.rpartition('.')[0] or 'engine'} after errors of their own"
+            yield "", f"{told}; nothing was recorded from then on: {words.plain(str(why))}"
     processes = r.facts.get("processes")
     if isinstance(processes, Mapping):
         yield "processes", _processes(processes)

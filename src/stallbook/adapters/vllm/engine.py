@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import itertools
+import sys
+import weakref
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, Final
@@ -51,10 +54,12 @@ def install(module: ModuleType, process: Process) -> None:
     A spawned child loads its plugins while the engine core is being made, too late for the first of these.
     """
 
-    def begin(core: Any) -> None:
+    def begin(core: Any, new: bool = False) -> None:
         try:
             if process.hooks.on and not process.role:
                 Engine(core, process)
+            elif process.hooks.on and new and process.role == "engine":
+                process.one_more()
         except Exception:
             process.hooks.failed()
 
@@ -62,7 +67,7 @@ def install(module: ModuleType, process: Process) -> None:
         @functools.wraps(original)
         def init(self: Any, *args: Any, **more: Any) -> Any:
             result = original(self, *args, **more)
-            begin(self)
+            begin(self, new=True)
             return result
 
         return init
@@ -91,9 +96,13 @@ class Engine:
         self.scheduler = scheduler = core.scheduler
         for undo in process.undo:
             undo()  # the hooks of a worker that turned out to be the engine's own
+        process.undo.clear()  # they hold it, and so the model
         self.stamps = Stamps(self.clock)
         self.full = False
         """Whether the last step took all the tokens that one may take."""
+        self.most_tokens, self.most_requests = (
+            getattr(scheduler, name, sys.maxsize) for name in ("max_num_scheduled_tokens", "max_num_running_reqs")
+        )
         executor = core.model_executor
         inside = getattr(executor, "driver_worker", None)
         index = int(getattr(core, "engine_index", 0) or 0)
@@ -123,6 +132,14 @@ class Engine:
         wrap(scheduler, "add_request", self._add_request)
         process.told_hooks()
         atexit.register(self.later.flush)  # runs before the recorder closes, which was registered before
+        with contextlib.suppress(TypeError):
+            weakref.finalize(core, self._gone).atexit = False
+
+    def _gone(self) -> None:
+        """The program has no more use for the engine core, and may make another one: hold nothing of it."""
+        self.later.flush()
+        atexit.unregister(self.later.flush)
+        scopes.give_back()
 
     def _dispatched(self, code: int, padded: int) -> None:
         self.steps.graphs.append((self.clock(), code, padded))
@@ -192,6 +209,7 @@ class Engine:
         def add_request(request: Any, *args: Any, **more: Any) -> Any:
             if self.hooks.on:
                 try:
+                    self._comes_again(request.request_id)
                     limit = request.max_tokens if isinstance(request.max_tokens, int) else -1
                     self.process.arrived(request.request_id, request.num_prompt_tokens, limit, self.clock())
                 except Exception:
@@ -199,6 +217,13 @@ class Engine:
             return original(request, *args, **more)
 
         return add_request
+
+    def _comes_again(self, request: str) -> None:
+        """A request of that name may be under way, or have been until now: then this is another one."""
+        if request in self.process.handles or request in self.steps.batch:
+            self.later.flush()
+            if request not in self.process.handles:
+                self.steps.another(request)
 
     # What is done with it, some steps at a time.
 
@@ -215,20 +240,22 @@ class Engine:
         self.steps.write(self.clock(), self._blocked())
 
     def _blocked(self) -> int:
-        """What keeps the first waiting request out."""
-        scheduler = self.scheduler
-        if not scheduler.waiting:
+        """What keeps the first waiting request out; -1 where this scheduler's queues have other names."""
+        waiting, running = (getattr(self.scheduler, name, None) for name in ("waiting", "running"))
+        if waiting is None or running is None:
+            return -1
+        if not waiting:
             return 0
         if self.full:
             return _BUDGET
-        return _SEQS if len(scheduler.running) >= scheduler.max_num_running_reqs else _KV
+        return _SEQS if len(running) >= self.most_requests else _KV
 
     def _was_scheduled(self, output: Any, step: int, t0: int, t1: int, track: Track | None, cpu: int) -> None:
         if output.finished_req_ids:
             self.steps.finished(output.finished_req_ids, t0)
         if not output.total_num_scheduled_tokens:
             return
-        self.full = output.total_num_scheduled_tokens >= self.scheduler.max_num_scheduled_tokens
+        self.full = output.total_num_scheduled_tokens >= self.most_tokens
         self.steps.scheduled(output, step, t0, t1, track, cpu)
         if output.scheduled_new_reqs:
             self.steps.admitted([one.req_id for one in output.scheduled_new_reqs], t1)

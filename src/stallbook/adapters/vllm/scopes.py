@@ -12,7 +12,7 @@ from stallbook.adapters.hooks import Hooks
 from stallbook.adapters.stamps import Scopes, Stamps
 from stallbook.record import WholeRecorder
 
-__all__ = ["LABEL", "take_over", "watch_graphs"]
+__all__ = ["LABEL", "give_back", "take_over", "watch_graphs"]
 
 _FACTORY: Final = "_PROFILER_FUNC"
 LABEL: Final = f"vllm.v1.utils.{_FACTORY}"
@@ -60,6 +60,13 @@ def take_over(
     setattr(utils, _FACTORY, table.__getitem__)
     hooks.found[LABEL] = True
     return lane
+
+
+def give_back() -> None:
+    """Let vLLM choose anew who gets its scopes, if we have them."""
+    utils = sys.modules.get("vllm.v1.utils")
+    if isinstance(getattr(getattr(utils, _FACTORY, None), "__self__", None), Scopes):
+        setattr(utils, _FACTORY, None)
 
 
 def _wanted_by_a_profiler() -> bool:

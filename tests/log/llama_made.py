@@ -143,6 +143,9 @@ class Made:
         left = slot.limit - slot.count
         told = f"{word} = {slot.count}, n_remaining = {left}, next token:   300 '{self.text}'"
         self.say("slot", "process_toke", f"id {i:2} | task {slot.task} | {told}")
+        if slot.count % 5 == 0:
+            told = f"{word} = {slot.count:6}, tg =  50.00 t/s, tg_3s =  50.00 t/s"
+            self.say("slot", "print_timing", f"id {i:2} | task {slot.task} | {told}", "I")
         if not left:
             told = f"stop processing: n_tokens = {slot.there}, truncated = 0"
             self.say("slot", "release", f"id {i:2} | task {slot.task} | {told}", "I")

@@ -74,10 +74,12 @@ def test_gaps_are_those_of_the_servers_own_timings(recorded: tuple[str, Run]) ->
     assert told["matched"] == told["requests"] == len(run.requests.names)
     assert told["log_after_server_ns"]["least"] >= 0
     assert told["log_after_server_ns"]["median"] <= 10 * US
-    assert told["log_after_server_ns"]["most"] <= 100 * US
+    assert told["log_after_server_ns"]["most"] <= 400 * US
     for (request, ours), (again, theirs) in zip(handed(run), handed(served), strict=True):
         assert request == again
-        assert np.abs(np.diff(ours) - np.diff(theirs)).max(initial=0) <= 100 * US
+        off = np.abs(np.diff(ours) - np.diff(theirs))
+        assert off.max(initial=0) <= 400 * US
+        assert np.median(off) <= 10 * US
     sampling = np.zeros(len(run.steps.id), dtype=np.int64)
     named = run.segments.name == run.names.index("sample")
     np.add.at(sampling, run.segments.step[named], (run.segments.t1 - run.segments.t0)[named])
@@ -292,6 +294,23 @@ def test_a_log_that_is_not_verbose_is_refused_with_the_flags(tmp_path: Path) -> 
     assert error.slug == "llama-verbose"
     assert "-lv 10 --log-timestamps --log-file" in error.remedy
     assert re.search(r"server\.log:\d+$", error.where)
+
+
+def test_other_output_may_stand_before_it(tmp_path: Path) -> None:
+    path = tmp_path / "stderr.txt"
+    path.write_bytes(b"load_backend: loaded CPU backend\n\n" + b"".join(lines_of()))
+    assert len(sb.open(path).requests.names) == 4
+
+
+def test_what_failed_tells_nothing_of_the_request(tmp_path: Path) -> None:
+    made = Made()
+    made.arrive(5, 3)
+    made.launch()
+    made.step(64)
+    made.say("srv", "send_error", "task id = 0, error: Failed to parse 12 rules: root ::= secret", "E")
+    made.say("slot", "release", "id  0 | task 0 | stop processing: n_tokens = 5, truncated = 0", "I")
+    run = sb.open(made.write(tmp_path / "a"))
+    assert run.facts["failed"] == {"Failed to parse N rules": 1}
 
 
 def test_a_log_without_a_request_is_refused(tmp_path: Path) -> None:

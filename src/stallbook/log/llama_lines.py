@@ -24,6 +24,7 @@ Progress = Callable[[int, int], None]
 
 _COLOUR: Final = re.compile(rb"\x1b\[[0-9;]*m")
 _STAMP: Final = re.compile(rb"(\d{1,7})\.([0-5]\d)\.(\d{3})\.(\d{3}) ([DIWE]) ([^\r\n]*)")
+_ANYWHERE: Final = re.compile(rb"(?m)^\d{1,7}\.[0-5]\d\.\d{3}\.\d{3} [DIWE] ")
 _NESTED: Final = re.compile(rb"\d{1,7}\.[0-5]\d\.\d{3}\.\d{3} [DIWE] (?:srv|slot|que|res) ")
 _TEXT: Final = re.compile(rb"streamed chunk: |next token: |[Pp]arsed message|equest: |esponse: |prompt: ")
 """What comes after these is the user's or the model's text, in which anything may stand."""
@@ -50,10 +51,9 @@ class Line(NamedTuple):
 
 
 def is_llama(head: bytes) -> bool:
-    """Whether a file's first bytes are those of a log of llama.cpp, stamped or not."""
-    start = _unpacked(head)
-    first = next((line for line in start.splitlines() if line.strip()), b"")
-    return bool(_STAMP.match(_COLOUR.sub(b"", first)) or _WORDS.search(start))
+    """Whether a file begins as a log of llama.cpp, stamped or not; other output may stand before it."""
+    start = _COLOUR.sub(b"", _unpacked(head)).lstrip()
+    return not start.startswith(b"{") and bool(_ANYWHERE.search(start) or _WORDS.search(start))
 
 
 def is_events(head: bytes) -> bool:

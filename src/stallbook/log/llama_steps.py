@@ -134,7 +134,7 @@ class Steps:
         """How fast a request goes, now and then: nothing new."""
 
     def _error(self, t: int, line: int, task: int, what: bytes) -> None:
-        self.failed[re.sub(r"\d+", "N", what.decode(errors="replace"))[:80]] += 1
+        self.failed[_kind(what)] += 1
         if self._pass and what.startswith(_FULL):
             self._pass.failed(t)
 
@@ -237,6 +237,12 @@ class Steps:
             _append(self._members, row, one.request)
         for request, tokens in at.tokens.items():
             _append(self._emits, row, at.done, request, tokens)
+
+
+def _kind(what: bytes) -> str:
+    """What went wrong, without numbers, and without what may be of the request: what is quoted, or follows a colon."""
+    words = re.split(rb"[:'\"`]", what, maxsplit=1)[0].decode(errors="replace")
+    return re.sub(r"\d+", "N", words).strip()[:80]
 
 
 def _append(columns: dict[str, array[int]], *values: int) -> None:

@@ -1,0 +1,144 @@
+"""What the recorder costs a real engine's server: `vllm_cost.py`, `sglang_cost.py`.
+
+Two servers stand side by side, one that records and one that does not, and only one of them is given work at a time:
+the same requests, in alternating pairs. Of each run: the CPU time of the engine core's process for each generated
+token (to the nanosecond, from the kernel's scheduler), and tokens a second. Beside it the recorder's own account of the
+time inside its hooks, as a share of the time in which the engine had work. A ratio's standard error is that of the mean
+of the pairs' logarithms. Servers are started anew several times, for two processes of the same program differ too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+import stallbook as sb
+from engine_load import Answer, Ask, calm, mixed
+from engine_server import Server
+from stallbook.run import UNKNOWN
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An engine's server: how it is started with a log or without, in which layouts, and how it is asked.
+
+    process: what the one that records steps is called.
+    """
+
+    process: str
+    layouts: Mapping[str, Any]
+    serving: Callable[[Path, Path, Any, Path | None], AbstractContextManager[Server]]
+    load: Callable[[str, Sequence[Ask]], list[Answer]]
+
+
+def main(engine: Engine, told: str) -> None:
+    """Measure and print; `--out` keeps every run."""
+    parser = argparse.ArgumentParser(description=told)
+    parser.add_argument(
+        "--home", type=Path, default=Path(sys.prefix).parent, help="what the tests' environment.py made"
+    )
+    parser.add_argument("--layouts", default=",".join(engine.layouts))
+    parser.add_argument("--starts", type=int, default=3, help="pairs of servers in each layout")
+    parser.add_argument("--pairs", type=int, default=8, help="pairs of runs on each pair of servers")
+    parser.add_argument("--requests", type=int, default=64)
+    parser.add_argument("--tokens", type=int, default=64, help="of each answer; 0: mixed lengths")
+    parser.add_argument("--out", type=Path, help="a JSON file")
+    asked = parser.parse_args()
+    kept = {}
+    for name in asked.layouts.split(","):
+        kept[name] = measure(engine, engine.layouts[name], asked)
+        if asked.out:
+            asked.out.write_text(json.dumps(kept))
+
+
+def measure(engine: Engine, layout: Any, asked: argparse.Namespace) -> list[dict[str, float]]:
+    """One layout: a line a start, and the sum."""
+    pairs: list[dict[str, float]] = []
+    shares: list[float] = []
+    for start in range(asked.starts):
+        with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+            log = Path(folder) / "out.stall"
+            with_it, without = (
+                stack.enter_context(engine.serving(asked.home, Path(folder) / f"{name}.txt", layout, one))
+                for name, one in (("with", log), ("without", None))
+            )  # fmt: skip
+            pairs += (new := list(alternating(with_it, without, start, asked)))
+            stack.close()
+            shares.append(account(log))
+        ratio, error = mean_ratio([one["cpu_with"] / one["cpu_without"] for one in new])
+        print(
+            f"{layout.name}, start {start + 1}: own account {shares[-1]:.3%} of the time with work, "
+            f"CPU ratio {ratio:.3f} +- {error:.3f}", flush=True,
+        )  # fmt: skip
+    print(f"{layout.name}: {len(pairs)} pairs, own account {statistics.mean(shares):.3%} (most {max(shares):.3%})")
+    for key, name in (("cpu", f"{engine.process} CPU a token"), ("rate", "tokens a second")):
+        ratio, error = mean_ratio([one[f"{key}_with"] / one[f"{key}_without"] for one in pairs])
+        each = statistics.mean(one[f"{key}_without"] for one in pairs)
+        unit = f"{each / 1e3:.1f} us" if key == "cpu" else f"{each:,.0f}"
+        print(f"  {name}: ratio {ratio:.4f} +- {error:.4f} ({unit} without)", flush=True)
+    return pairs
+
+
+def alternating(
+    engine: Engine, with_it: Server, without: Server, seed: int, asked: argparse.Namespace
+) -> Iterator[dict[str, float]]:
+    """The pairs of one pair of servers; the first, which warms up, is not counted."""
+    for pair in range(asked.pairs + 1):
+        asks = work(seed * 1000 + pair, asked)
+        order = (with_it, without) if pair % 2 else (without, with_it)
+        found = {server is with_it: one_run(engine, server, asks) for server in order}
+        if pair:
+            yield {
+                f"{key}_{name}": found[which][key]
+                for key in ("cpu", "rate")
+                for which, name in ((True, "with"), (False, "without"))
+            }
+
+
+def work(seed: int, asked: argparse.Namespace) -> list[Ask]:
+    """The requests of one pair."""
+    return calm(seed, asked.requests, asked.tokens) if asked.tokens else mixed(seed, asked.requests)
+
+
+def one_run(engine: Engine, server: Server, asks: list[Ask]) -> dict[str, float]:
+    """Give a server work; what it took."""
+    pid = server.pid("engine")
+    before = cpu_ns(pid)
+    answers = engine.load(server.url, asks)
+    spent = cpu_ns(pid) - before
+    if wrong := [one.error for one in answers if one.error]:
+        raise SystemExit(f"a request failed: {wrong[0]}")
+    tokens = sum(one.tokens for one in answers)
+    length = max(one.chunks[-1][0] for one in answers) - min(one.start for one in answers)
+    return {"cpu": spent / tokens, "rate": tokens / length * 1e9}
+
+
+def cpu_ns(pid: int) -> int:
+    """CPU time of all threads of a process that are alive."""
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in Path(f"/proc/{pid}/task").iterdir())
+
+
+def account(log: Path) -> float:
+    """The recorder's own account of its time in the engine core, as a share of the time in steps."""
+    run = sb.open(log)
+    books = run.facts.get("closed") or run.facts.get("recorder") or {}
+    own, steps = books["self_ns"], run.steps
+    return float(own / (steps.t1 - steps.t0)[steps.emit != UNKNOWN].sum())
+
+
+def mean_ratio(ratios: list[float]) -> tuple[float, float]:
+    """The geometric mean, and its standard error."""
+    logs = [math.log(one) for one in ratios]
+    ratio = math.exp(statistics.mean(logs))
+    return ratio, ratio * statistics.stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else math.nan

@@ -146,3 +146,21 @@ def test_a_result_that_is_not_to_wait(tmp_path: Path, clock: Clock) -> None:
         sum(part for parts in gaps(tmp_path / "a.stall").values() for name, part in parts.items() if name == "residual")
         == 0
     )
+
+
+def test_a_step_that_ran_for_nobody_is_a_step(tmp_path: Path, clock: Clock) -> None:
+    """All of its requests were retracted while it was under way; another one's result waited for it."""
+    served = Hooked(tmp_path / "a.stall", clock, overlap=True)
+    overlap = served.scheduler.overlap
+    r1, r2 = served.req("r1"), served.req("r2")
+    overlap(Batch([r1, r2], [8, 8]))
+    overlap(Batch([r1]))
+    overlap(Batch([r2]), 20)  # r1's result waits
+    overlap(Batch([r1]), meanwhile=r2.reset_for_retract)
+    overlap(None)
+    served.close()
+    run = sb.open(tmp_path / "a.stall")
+    assert len(run.steps.id) == 4
+    found = gaps(tmp_path / "a.stall")
+    assert all("residual" not in parts for parts in found.values())
+    assert {name for name, _ in found} == {"r1"}

@@ -82,7 +82,7 @@ class Aways:
         self._delays: RunDelay | None = None
         self._known = available()
 
-    def of(self, stretches: Sequence[tuple[int, int]], now: int) -> Sequence[int]:
+    def of(self, stretches: Sequence[tuple[int, ...]], now: int) -> Sequence[int]:
         """The delay of each (length, CPU time), in ns; -1 where the kernel does not count. On the thread itself."""
         if not self._known:
             return [-1] * len(stretches)

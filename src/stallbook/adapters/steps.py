@@ -35,7 +35,7 @@ class Flight:
         self.begun, self.sched0, self.sched1 = begun, sched0, sched1
         self.marks: list[tuple[int, int]] = []
         self.graph = NO_GRAPH
-        self.stretch = (0, 0)
+        self.stretch: tuple[int, ...] = (0, 0)
         """Of the thread's time in this step that a wait for a CPU would prolong: how long, and its CPU time."""
 
 
@@ -105,6 +105,11 @@ class Steps:
         (before, used), self._looked = self._looked, (t, cpu)
         return t - before, cpu - used
 
+    def _looked_last(self, flight: Flight, looked: tuple[int, int]) -> None:
+        """The look at the end of a step."""
+        if not self.apart:
+            flight.stretch = looked if flight.begun < flight.sched0 else (0, looked[1])
+
     def _collect(self, t: int) -> None:
         """What the scopes stamped before `t` is the flight's that was scheduled last."""
         marks, at = self._marks, self._at
@@ -147,9 +152,7 @@ class Steps:
         elif flight.track is not None or flight.windows:
             tail = self.recorder.tail(windows=self._windows(flight, t))
         names, times = self._segments(flight, t)
-        looked = self._look(t1, cpu)
-        if not self.apart:
-            flight.stretch = looked if flight.begun < flight.sched0 else (0, looked[1])
+        self._looked_last(flight, self._look(t1, cpu))
         self._done.append((flight, (t1, t, names, times, decode, total - decode, everyone, tail)))
         self.last = t1
 

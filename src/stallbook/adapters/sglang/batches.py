@@ -108,16 +108,15 @@ class Batches:
         whole = one.chunks is None and one.width == 1 and len(tokens) == len(requests)
         self._usual = (requests, lengths, scheduled) if whole else _UNUSUAL
         prompts = 0 if one.chunks is None else total - one.decoding
-        if scheduled:
+        if self.steps.handles:  # even where all of its requests are gone by now: others waited meanwhile
             self.steps.emitted(
                 number, scheduled, total, lambda: tokens, len(tokens), t, t1, cpu, total - prompts
             )  # fmt: skip
         else:
-            self.steps.dropped(number)
-        self.steps.processed(number, t1, cpu)
-        done = [r.rid for r, n in zip(requests, lengths, strict=True) if r.finished_reason is not None and _last(r, n)]
-        if done:
-            self.left([rid for rid in done if rid in self.steps.handles], t1)
+            self.steps.dropped(number, t1, cpu)
+        if [one for one in requests if one.finished_reason is not None]:
+            both = zip(requests, lengths, strict=True)
+            self.left([r.rid for r, n in both if r.rid in self.steps.handles and _last(r, n)], t1)
         return prompts
 
     def _catch_up(self) -> None:
@@ -151,5 +150,5 @@ def _grown(lengths: Sequence[int], before: Sequence[int]) -> bool:
 
 
 def _last(request: Any, length: int) -> bool:
-    """Whether nothing comes after an answer of this length."""
-    return bool(length >= len(request.output_ids))
+    """Whether it is done, and nothing came after an answer of this length."""
+    return request.finished_reason is not None and length >= len(request.output_ids)

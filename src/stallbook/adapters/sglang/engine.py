@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, Final
 
@@ -26,6 +26,9 @@ _STEP: Final = "_stallbook_step"
 _GRAMMAR: Final = "grammar"
 _KV, _SEQS, _BUDGET = 1, 2, 3
 _PLANNED, _RAN, _EMITTED, _RETRACTED, _GONE, _IDLE = range(6)
+
+Plan = tuple[int, int, int, int, Track | None, Sequence[Any] | None]
+"""A step that is scheduled: number, start and end, CPU time, the device's track, who comes in with it."""
 
 
 def install(module: ModuleType, process: Process) -> None:
@@ -89,6 +92,8 @@ class Engine:
         self.later = Later(self.work, recorder, self.hooks, self.clock)
         self.number = self.pending = 0
         """The step that was scheduled last; how many ran and have not emitted."""
+        self.plan: Plan | None = None
+        """Scheduled, and not kept yet."""
         self.budget = -1
         """Prompt tokens of the last prefill."""
         self.track: Track | None = None
@@ -122,9 +127,9 @@ class Engine:
                         number = self.number = next(count)
                         track = self.track = Track() if device else None
                         new = batch.reqs[:] if batch.forward_mode.is_extend() else None
-                        append((_PLANNED, number, t0, clock(), thread_cpu(), track, new))
+                        self.plan = number, t0, clock(), thread_cpu(), track, new
                     elif entries and not self.pending:
-                        append((_IDLE,))
+                        append((_IDLE, None))
                         later.flush()  # the engine rests
                 except Exception:
                     hooks.failed()
@@ -142,7 +147,8 @@ class Engine:
             if hooks.on:
                 try:
                     if number:
-                        append((_RAN, number, clock(), thread_cpu(), self.graph(batch, result)))
+                        append((_RAN, self.plan, number, clock(), thread_cpu(), self.graph(batch, result)))
+                        self.plan = None
                         setattr(result, _STEP, number)
                         self.pending += 1
                 except Exception:
@@ -153,14 +159,18 @@ class Engine:
 
     def _process_batch_result(self, original: Callable[..., Any]) -> Callable[..., Any]:
         clock, hooks, later = self.clock, self.hooks, self.later
-        append, entries = later.append, later.entries
+        append, entries, waits = later.append, later.entries, str(getattr(self.scheduler, "device", "")) != "cpu"
 
         @functools.wraps(original)
         def process_batch_result(batch: Any, result: Any, *args: Any, **more: Any) -> Any:
             t, wait = clock(), None
             if hooks.on:
                 try:
-                    wait = batches.wait_of(result, clock)
+                    if self.plan is not None:  # the next step does not run before this one is done with
+                        append((_PLANNED, self.plan))
+                        self.plan = None
+                    if waits:
+                        wait = batches.wait_of(result, clock)
                 except Exception:
                     hooks.failed()
             returned = original(batch, result, *args, **more)
@@ -252,13 +262,13 @@ class Engine:
         steps, followed = self.steps, self.batches
         steps.begin()
         for kind, *entry in entries:
-            if kind == _PLANNED:
-                *planned, new = entry
-                steps.planned(*planned)
-                if new is not None:
-                    followed.admitted(new, planned[2])
-            elif kind == _RAN:
-                steps.ran(*entry)
+            if kind == _RAN:
+                plan, *ran = entry
+                if plan is not None:
+                    self._planned(plan)
+                steps.ran(*ran)
+            elif kind == _PLANNED:
+                self._planned(*entry)
             elif kind == _EMITTED:
                 self.budget = followed.emitted(*entry)
             elif kind == _RETRACTED:
@@ -268,6 +278,12 @@ class Engine:
             else:
                 steps.rests()
         steps.write(self.clock(), self._blocked())
+
+    def _planned(self, plan: Plan) -> None:
+        number, t0, t1, cpu, track, new = plan
+        self.steps.planned(number, t0, t1, cpu, track)
+        if new is not None:
+            self.batches.admitted(new, t1)
 
     def _blocked(self) -> int:
         """What keeps the first waiting request out."""

@@ -31,9 +31,9 @@ HOMES = {
     "llama": CACHE / "xllamacpp",
 }  # fmt: skip
 ENGINES = ("demo", *HOMES)
-POOL, BUDGET, SEQUENCES = 4096, 512, 16
-"""Tokens of KV, so few that long answers meet in it; tokens of a step; requests that may run at once."""
-LOGS = {"llama": "llama.log"}
+POOL, BUDGET, SEQUENCES, LONGEST = 4096, 512, 16, 3072
+"""Tokens of KV, so few that long answers meet in it; tokens of a step; requests that may run at once; the most tokens
+of one, prompt and answer."""
 
 Load = list[tuple[str, float, int, int]]
 """A request each: its name, when it is sent in seconds, its prompt's tokens and its answer's."""
@@ -58,11 +58,13 @@ def main() -> None:
     homes = HOMES | {name: Path(folder) for name, _, folder in (one.partition("=") for one in asked.home)}
     logs = []
     for name in asked.engines.split(","):
-        log = asked.out / LOGS.get(name, f"{name}.stall")
+        log = asked.out / f"{name}.stall"
         if not log.exists():
             print(f"{name} ...", file=sys.stderr, flush=True)
             demonstrate(asked, log) if name == "demo" else elsewhere(name, homes[name], asked.out)
         logs += [str(log)] if log.exists() else []
+    if not logs:
+        raise SystemExit("no engine served")
     page = [sys.executable, "-m", "stallbook", "report", *logs, "--force"]
     subprocess.run([*page, "--format", "html", "--out", str(asked.out / "engines.html")], check=True)
     subprocess.run([*page, "--format", "png", "--out", str(asked.out / "engines.png")], check=True)
@@ -92,6 +94,9 @@ def elsewhere(name: str, home: Path, out: Path) -> None:
     done = subprocess.run([python, __file__, "--serve", name, "--out", out], check=False)
     if done.returncode:
         print(f"  left out: it ended with {done.returncode}; see {out / f'{name}.txt'}", file=sys.stderr)
+    elif name == "llama":
+        words = [sys.executable, "-m", "stallbook", "convert", out / "llama.log", out / "llama.stall"]
+        subprocess.run(words, check=True)
 
 
 # Inside an engine's environment
@@ -100,7 +105,7 @@ def elsewhere(name: str, home: Path, out: Path) -> None:
 def serve(name: str, home: Path, out: Path, load: Load) -> None:
     """Start the engine with its recorder, send everything at its time, end it."""
     sys.path[:0] = [str(TESTS), str(TESTS / name)]
-    log, printed = out / LOGS.get(name, f"{name}.stall"), out / f"{name}.txt"
+    log, printed = out / ("llama.log" if name == "llama" else f"{name}.stall"), out / f"{name}.txt"
     with STARTED[name](home, printed.resolve(), log.resolve()) as (url, send):
         wrong = [error for error in asyncio.run(replay(url, load, send)) if error]
     for error in sorted(set(wrong)):
@@ -141,7 +146,7 @@ def vllm(home: Path, printed: Path, log: Path) -> Iterator[tuple[str, Send]]:
     async def send(session: Any, url: str, one: tuple[str, float, int, int]) -> str:
         return (await ask(session, url, Ask(one[0], ids(Random(one[0]), one[2]), one[3]))).error
 
-    flags = ("--max-num-batched-tokens", str(BUDGET), "--max-num-seqs", str(SEQUENCES))
+    flags = ("--max-num-batched-tokens", str(BUDGET), "--max-num-seqs", str(SEQUENCES), "--max-model-len", str(LONGEST))
     with serving(home, printed, TWO, log, blocks=POOL // 32, flags=flags) as server:
         yield server.url, send
 

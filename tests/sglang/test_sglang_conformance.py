@@ -38,7 +38,11 @@ class SGLang:
         server = Server(
             self.home, output, self.layout, log, pool=LARGE_POOL, environment=RETRACTING | dict(environment)
         )  # fmt: skip
-        server.wait()
+        try:
+            server.wait()
+        except BaseException:
+            server.reap()
+            raise
         return Serving(server)
 
 

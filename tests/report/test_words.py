@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from stallbook.report import words
+from stallbook.report.stalled import rules_out
+from stallbook.stalls import Stall
 
 
 @pytest.mark.parametrize(
@@ -59,3 +63,9 @@ def test_seconds(ns: int, text: str) -> None:
 @pytest.mark.parametrize(("ms", "text"), [(None, "-"), (9_999, "9,999 ms"), (17_442, "17.4 s"), (0.5, "0.500 ms")])
 def test_unit(ms: float | None, text: str) -> None:
     assert words.unit(ms) == text
+
+
+def test_a_stream_that_waits_for_its_own_prefill_is_not_told_that_it_was_no_prefill() -> None:
+    alone = Stall("r1", 0, 600, 1, {"prefill": 600}, "prefill", live=4, stopped=1)
+    assert rules_out(alone) == "1 of 4 live streams stopped: their own prefill, for another's would stop all"
+    assert "rules out what stops all" in rules_out(replace(alone, primary="preempt"))

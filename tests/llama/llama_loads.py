@@ -34,8 +34,17 @@ def full(server: Server) -> list[Answer]:
     return [*early, *failing, *load(server.url, [Ask(ids(rng, 20), 8)])]
 
 
+def busy(server: Server) -> list[Answer]:
+    """Eight streams for a while, and long prompts that come in between."""
+    rng = Random(4)
+    asks = [Ask(ids(rng, rng.randint(20, 60)), rng.randint(80, 240), 0.35 * i) for i in range(36)]
+    asks += [Ask(ids(rng, rng.randint(800, 1600)), 24, 0.7 + 1.5 * i) for i in range(8)]
+    return load(server.url, asks)
+
+
 LOADS: dict[str, tuple[Callable[[Server], list[Answer]], dict[str, int]]] = {
     "four": (four, {}), "mixed": (mixed, {"batch": 64}), "full": (full, {"context": 256, "batch": 64}),
+    "busy": (busy, {"context": 16384, "slots": 8, "batch": 512}),
 }  # fmt: skip
 
 

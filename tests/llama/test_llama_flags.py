@@ -1,4 +1,4 @@
-"""The flags that advice names are llama.cpp's own, as the installed `llama-server --help` has them, defaults included."""
+"""The flags that advice names are those of the installed `llama-server`, as its `--help` has them, with defaults."""
 
 from __future__ import annotations
 

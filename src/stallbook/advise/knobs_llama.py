@@ -9,7 +9,7 @@ from stallbook.advise.measured import Measured
 
 __all__ = ["LLAMA", "VERSION"]
 
-VERSION: Final = "b10434"
+VERSION: Final = "b11434"
 
 
 def _room(value: object, m: Measured) -> bool:

@@ -30,8 +30,8 @@ ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_UPDATE_CHECK": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "OMP_NUM_THREADS": "1",
 }  # fmt: skip
 """One thread: a second one would wait for the first to finish its part, and for a core."""
-SCRIPT = Script(requests=40, prompts=(8, 90), answers=(16, 64), at_once=12)
-BLOCK, BLOCKS, BUDGET = 16, 40, 64
+SCRIPT = Script(requests=60, prompts=(8, 90), answers=(16, 64), at_once=24)
+BLOCK, BLOCKS, BUDGET = 16, 90, 128
 """Blocks of so many tokens, so few that the script's requests do not find room; tokens of a step, so few that a prompt
 may take several."""
 
@@ -48,7 +48,7 @@ class Program:
         self.output = folder / "stderr.txt"
         given = {key: value for key, value in os.environ.items() if not key.startswith("STALLBOOK")}
         words = [sys.executable, str(HERE / "cb_program.py"), str(MODEL), "--page_size", str(BLOCK)]
-        words += ["--num_blocks", str(BLOCKS), "--max_batch_tokens", str(BUDGET), "--max_requests_per_batch", "16"]
+        words += ["--num_blocks", str(BLOCKS), "--max_batch_tokens", str(BUDGET), "--max_requests_per_batch", "32"]
         with self.output.open("w") as printed:
             self.process = subprocess.Popen(
                 attached(words, log), env={**given, **ENVIRONMENT, **environment}, text=True, stdin=subprocess.PIPE,

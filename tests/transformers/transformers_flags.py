@@ -12,7 +12,7 @@ def main() -> None:
     import typer
     from transformers.cli.transformers import app
 
-    command: Any = typer.main.get_command(app)
+    command: Any = app if hasattr(app, "commands") else typer.main.get_command(app)
     flags = {
         flag: one.default if isinstance(one.default, (bool, int, float, str)) else None
         for one in command.commands["serve"].params

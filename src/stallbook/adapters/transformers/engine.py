@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections import deque
 from collections.abc import Callable
 from threading import get_ident
 from types import ModuleType
@@ -21,6 +20,7 @@ from stallbook.adapters.settings import settings
 from stallbook.adapters.stamps import Stamps
 from stallbook.adapters.steps import Steps
 from stallbook.adapters.transformers import requests, runner
+from stallbook.adapters.transformers.batches import EMITTED, SCHEDULED, Batches
 from stallbook.adapters.transformers.frontend import Frontend
 
 __all__ = ["Engine", "install"]
@@ -33,8 +33,6 @@ _SETTINGS: Final = {
         "safety_margin", "cpu_offload_space", "default_compile_level", "q_padding_interval_size", "max_queue_size",
     )
 }  # fmt: skip
-_KV, _SEQS, _BUDGET = 1, 2, 3
-_SCHEDULED, _EMITTED = "scheduled", "emitted"
 _WAITING: Final = (0, 3)
 """`RequestStatus` of a request that gets none of the tokens in flight: pending, finished."""
 
@@ -80,17 +78,11 @@ class Engine:
         """Where batches are laid out: one, or two where the next is made while one runs."""
         self.thread = 0
         self.graphs: runner.Graphs | None = None
-        self.tensors, self.full = 0, False
+        self.tensors = 0
         self.batch: list[Any] = []
         self.emission: tuple[Any, int, tuple[Any, ...]] | None = None
         self.ended: list[str] = []
-        self.admitted: set[str] = set()
-        """Requests that are alive and hold a cache, or at least were given a place."""
-        self.running: set[str] = set()
-        """Those of them that got a token since."""
-        self.plan = requests.Plan([])
-        self.plans: deque[tuple[list[Any], requests.Plan]] = deque()
-        """Of the batches in flight."""
+        self.batches: Batches | None = None
         self.updating = self.offloading = False
         self.windows: list[bytes] = []
         self.track: Track | None = None
@@ -102,7 +94,7 @@ class Engine:
 
         @functools.wraps(original)
         def run_generation_loop(manager: Any, *args: Any, **more: Any) -> Any:
-            mine = self.hooks.on and not self.thread
+            mine = self.hooks.on and not self.thread and getattr(manager, "is_tp_driver", True)
             if mine:
                 self.thread = get_ident()
             try:
@@ -154,8 +146,10 @@ class Engine:
             self.steps = Steps(recorder, self.process.handles, self.stamps, apart=False, handoff="runner")
             self.later = Later(self.work, recorder, self.hooks, self.clock)
         self.steps.renew()
+        self.frontend.write()  # what was handed out since the last manager's end
         self.session += 1
         self.scheduler, self.offloader = processor.scheduler, processor.offloading_manager
+        self.batches = Batches(self.steps, self.frontend, processor, self.session)
         runner.watch(self, processor)
         requests.watch(self)
         wrap, kind = self.hooks.wrap, type(processor)
@@ -178,7 +172,7 @@ class Engine:
                 try:
                     if found:
                         self.count += 1
-                        later.append((_SCHEDULED, self.batch, self.count, t0, self.tensors, self.track, self.windows))
+                        later.append((SCHEDULED, self.batch, self.count, t0, self.tensors, self.track, self.windows))
                         self.windows = []
                     else:
                         self.rests()
@@ -190,6 +184,7 @@ class Engine:
 
     def rests(self) -> None:
         """There is nothing to run."""
+        self.windows = []
         if self.later is not None and (self.later.entries or self.frontend.waits):
             self.later.flush()
 
@@ -222,7 +217,7 @@ class Engine:
                 t1, emission = clock(), self.emission
                 if emission is not None:
                     ended, self.ended, self.emission = self.ended, [], None
-                    later.append((_EMITTED, *emission, t1, thread_cpu(), ended))
+                    later.append((EMITTED, *emission, t1, thread_cpu(), ended))
                     if len(entries) > FEW or t1 - later.since > LONG_NS:
                         later.look(t1)
             except Exception:
@@ -231,87 +226,7 @@ class Engine:
 
         return update_batch
 
-    # What is done with it, some steps at a time.
-
     def work(self, entries: list[Any]) -> None:
         """Write what the hooks saw."""
-        steps = self.steps
-        assert steps is not None
-        steps.begin()
-        for kind, *entry in entries:
-            if kind == _SCHEDULED:
-                self._was_scheduled(steps, *entry)
-            elif kind == _EMITTED:
-                self._was_emitted(steps, *entry)
-            elif kind == requests.EVICTED:
-                self._evicted(steps, *entry)
-            elif kind == requests.ARRIVED:
-                request, prompt, limit, made = entry
-                steps.another(request)
-                self.frontend.arrived(request, prompt, limit, made, self.session)
-            else:
-                self._finished(steps, *entry)
-        steps.write(self.clock(), self._blocked())
-        self.frontend.write()
-
-    def _blocked(self) -> int:
-        """What keeps the first waiting request out."""
-        scheduler = self.scheduler
-        if not scheduler.waiting_requests:
-            return 0
-        if self.full:
-            return _BUDGET
-        return _SEQS if len(scheduler.active_requests) >= scheduler.max_requests_per_batch else _KV
-
-    def _was_scheduled(
-        self, steps: Steps, batch: list[Any], step: int, t0: int, t1: int, track: Track | None, windows: list[bytes]
-    ) -> None:  # fmt: skip
-        steps.scheduled(batch, step, t0, t1, track, windows=windows)
-        plan = self.plan
-        if not plan.again(batch):
-            plan = self.plan = requests.Plan(batch)
-            self.full = plan.total >= self.processor.max_batch_tokens
-            if not plan.scheduled.keys() <= self.admitted:
-                self._admitted(steps, plan, t1)
-        self.plans.append((batch, plan))
-
-    def _admitted(self, steps: Steps, plan: requests.Plan, t: int) -> None:
-        new = [state for state in plan.states if state.request_id not in self.admitted]
-        for state in new:
-            if state.request_id not in self.process.handles:  # another answer to a prompt, which had no arrival
-                self.frontend.arrived(*requests.told(state), self.session)
-        steps.admitted([state.request_id for state in new], t)
-        self.admitted.update(state.request_id for state in new)
-
-    def _was_emitted(
-        self, steps: Steps, batch: list[Any], t: int, without: tuple[Any, ...], t1: int, cpu: int, ended: list[str]
-    ) -> None:  # fmt: skip
-        while self.plans and self.plans[0][0] is not batch:
-            self.plans.popleft()  # it never emitted
-        if not self.plans:
-            return
-        plan = self.plans.popleft()[1]
-        outputs = plan.outputs
-        if without:
-            outputs = [one.state.request_id for one in batch if one.has_new_token and one not in without]
-        decoding = -1
-        if plan.scheduled.keys() != steps.batch.keys():  # one that sat out a step decodes when it is back
-            decoding = sum(count for request, count in plan.scheduled.items() if request in self.running)
-            self.running.update(outputs)
-        steps.emitted(
-            batch, plan.scheduled, plan.total, lambda: dict.fromkeys(outputs, 1), len(outputs), t, t1, cpu, decoding
-        )
-        if ended:
-            self._finished(steps, ended, t1)
-
-    def _evicted(self, steps: Steps, request: str, lost: int, t: int, recompute: bool) -> None:
-        self.admitted.discard(request)
-        if recompute:
-            self.running.discard(request)
-        steps.evict(request, lost, t, recompute)
-
-    def _finished(self, steps: Steps, ended: list[str], t: int) -> None:
-        self.admitted.difference_update(ended)
-        self.running.difference_update(ended)
-        self.frontend.gone(ended)
-        steps.finished(ended, t)
+        if self.batches is not None:
+            self.batches.work(entries)

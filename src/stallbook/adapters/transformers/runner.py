@@ -100,7 +100,7 @@ def _compute_batch(engine: Engine, original: Callable[..., Any]) -> Callable[...
     def compute_batch(runner: Any, *args: Any, **more: Any) -> Any:
         if not engine.hooks.on or runner is not engine.runner:
             return original(runner, *args, **more)
-        lane = steps.device
+        lane, t = steps.device, engine.clock() if engine.graphs is not None else 0
         if lane is None:
             forward()
         else:
@@ -111,7 +111,7 @@ def _compute_batch(engine: Engine, original: Callable[..., Any]) -> Callable[...
             waits()
             _mark(engine, lane)
         if engine.graphs is not None:
-            _took(engine)
+            _took(engine, t)
         return result
 
     return compute_batch
@@ -125,11 +125,11 @@ def _mark(engine: Engine, lane: DeviceLane, name: int = -1) -> None:
         engine.hooks.failed()
 
 
-def _took(engine: Engine) -> None:
-    """Which path the pass took that was just launched."""
+def _took(engine: Engine, t: int) -> None:
+    """Which path the pass took that was launched at `t`."""
     graphs, steps = engine.graphs, engine.steps
     if graphs is not None and steps is not None:
-        steps.graphs.append((engine.clock(), _CAPTURED if graphs.replayed else _EAGER, graphs.padded))
+        steps.graphs.append((t, _CAPTURED if graphs.replayed else _EAGER, graphs.padded))
         graphs.replayed = False
 
 

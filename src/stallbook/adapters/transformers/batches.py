@@ -1,0 +1,117 @@
+"""What the hooks saw, some steps at a time: who was in each batch, who decodes, who came, went, and was sent away."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Final
+
+from stallbook.adapters.device import Track
+from stallbook.adapters.steps import Steps
+from stallbook.adapters.transformers import requests
+from stallbook.adapters.transformers.frontend import Frontend
+
+__all__ = ["EMITTED", "SCHEDULED", "Batches"]
+
+SCHEDULED: Final = "scheduled"
+EMITTED: Final = "emitted"
+_KV, _SEQS, _BUDGET = 1, 2, 3
+
+
+class Batches:
+    """The batches of one manager, the `session`th of this process. Runs on its generation thread.
+
+    admitted: requests that are alive and were given a place. running: those of them that got a token since.
+    """
+
+    def __init__(self, steps: Steps, frontend: Frontend, processor: Any, session: int) -> None:
+        self.steps, self.frontend, self.session = steps, frontend, session
+        self.handles, self.clock = frontend.process.handles, frontend.clock
+        self.scheduler, self.budget = processor.scheduler, processor.max_batch_tokens
+        self.full = False
+        self.admitted: set[str] = set()
+        self.running: set[str] = set()
+        self.plan = requests.Plan([])
+        self.plans: deque[tuple[list[Any], requests.Plan]] = deque()
+        """Of the batches in flight."""
+
+    def work(self, entries: list[Any]) -> None:
+        """Write what the hooks saw."""
+        steps = self.steps
+        steps.begin()
+        for kind, *entry in entries:
+            if kind == SCHEDULED:
+                self._was_scheduled(steps, *entry)
+            elif kind == EMITTED:
+                self._was_emitted(steps, *entry)
+            elif kind == requests.EVICTED:
+                self._evicted(steps, *entry)
+            elif kind == requests.ARRIVED:
+                request, prompt, limit, made = entry
+                steps.another(request)
+                self.frontend.arrived(request, prompt, limit, made, self.session)
+            else:
+                self._finished(steps, *entry)
+        steps.write(self.clock(), self._blocked())
+        self.frontend.write()
+
+    def _blocked(self) -> int:
+        """What keeps the first waiting request out."""
+        scheduler = self.scheduler
+        if not scheduler.waiting_requests:
+            return 0
+        if self.full:
+            return _BUDGET
+        return _SEQS if len(scheduler.active_requests) >= scheduler.max_requests_per_batch else _KV
+
+    def _was_scheduled(
+        self, steps: Steps, batch: list[Any], step: int, t0: int, t1: int, track: Track | None, windows: list[bytes]
+    ) -> None:  # fmt: skip
+        steps.scheduled(batch, step, t0, t1, track, windows=windows)
+        plan = self.plan
+        if not plan.again(batch):
+            plan = self.plan = requests.Plan(batch)
+            self.full = plan.total >= self.budget
+            if not plan.scheduled.keys() <= self.admitted:
+                self._admitted(steps, plan, t1)
+        self.plans.append((batch, plan))
+
+    def _admitted(self, steps: Steps, plan: requests.Plan, t: int) -> None:
+        new = [state for state in plan.states if state.request_id not in self.admitted]
+        for state in new:
+            if state.request_id not in self.handles:  # another answer to a prompt, which had no arrival
+                self.frontend.arrived(*requests.told(state), self.session)
+        steps.admitted([state.request_id for state in new], t)
+        self.admitted.update(state.request_id for state in new)
+
+    def _was_emitted(
+        self, steps: Steps, batch: list[Any], t: int, without: tuple[Any, ...], t1: int, cpu: int, ended: list[str]
+    ) -> None:  # fmt: skip
+        while self.plans and self.plans[0][0] is not batch:
+            self.plans.popleft()  # it never emitted
+        if not self.plans:
+            return
+        plan = self.plans.popleft()[1]
+        outputs = plan.outputs
+        if without:
+            outputs = [one.state.request_id for one in batch if one.has_new_token and one not in without]
+        decoding = -1
+        if plan.scheduled.keys() != steps.batch.keys():  # one that sat out a step decodes when it is back
+            decoding = sum(count for request, count in plan.scheduled.items() if request in self.running)
+            self.running.update(outputs)
+        steps.emitted(
+            batch, plan.scheduled, plan.total, lambda: dict.fromkeys(outputs, 1), len(outputs), t, t1, cpu, decoding
+        )
+        if ended:
+            self._finished(steps, ended, t1)
+
+    def _evicted(self, steps: Steps, request: str, lost: int, t: int, recompute: bool) -> None:
+        self.admitted.discard(request)
+        if recompute:
+            self.running.discard(request)
+        steps.evict(request, lost, t, recompute)
+
+    def _finished(self, steps: Steps, ended: list[str], t: int) -> None:
+        self.admitted.difference_update(ended)
+        self.running.difference_update(ended)
+        self.frontend.gone(ended)
+        steps.finished(ended, t)

@@ -1,21 +1,26 @@
 """Two knobs of a real vLLM, predicted from one log and then measured: `python benchmarks/predict_vllm.py --out FOLDER`.
 
-In the environment of `make test-vllm`. One open-loop load, the same requests at the same times, is served by a fresh server for
-each setting, setting by setting and then all of them again, so that what drifts hits all alike. From the log of a run at the base
-settings the others are predicted; beside each prediction stands what was measured, and how far the repeats of one
-setting are apart. A run that FOLDER holds already is not made again: `--runs 2` makes two more and stops.
+In the environment of `make test-vllm`. One open-loop load, the same requests at the same times, is served by a fresh
+server for each setting, setting by setting and then all of them again, so that what drifts hits all alike. From the log
+of a run at the base settings the others are predicted; beside each prediction stands what was measured, and how far the
+repeats of one setting are apart. A run that FOLDER holds is not made again: `--runs 2` makes two more and stops.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import os
+import statistics
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stallbook.predict.answer import Prediction
+    from stallbook.predict.outcome import Outcome
 
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "vllm")]
@@ -26,6 +31,7 @@ FLAGS = {"max_num_batched_tokens": "--max-num-batched-tokens", "num_gpu_blocks":
 LENGTH = ("--max-model-len", "3424")
 """The longest request of the load, and no longer than what 120 blocks hold."""
 WARM = "warm"
+FIGURES = ("itl.p50", "itl.p90", "itl.p99", "ttft.p50", "preemptions")
 
 
 def main() -> None:
@@ -48,7 +54,7 @@ def main() -> None:
         measure(path, BASE | change, asked)
         print(f"{path.name}: {time.monotonic() - began:.0f} s", flush=True)
     if len(missing) <= asked.runs:
-        print(f"all there: {asked.out}")
+        print(table([(path, change) for path, change in runs(asked)], asked.repeats))
 
 
 def name_of(change: dict[str, int]) -> str:
@@ -81,7 +87,7 @@ def measure(path: Path, settings: dict[str, int], asked: argparse.Namespace) -> 
         wrong = asyncio.run(offer(server.url, asked))
         if wrong:
             raise SystemExit(f"a request failed: {wrong}")
-    os.replace(log, path)
+    log.replace(path)
 
 
 async def offer(url: str, asked: argparse.Namespace) -> str:
@@ -99,6 +105,64 @@ async def offer(url: str, asked: argparse.Namespace) -> str:
             await asyncio.sleep(max(0.0, start + at - time.monotonic()))
             answers.append(asyncio.create_task(ask(session, url, one)))
         return next((answer.error for answer in await asyncio.gather(*answers) if answer.error), "")
+
+
+# The table
+
+
+def table(made: list[tuple[Path, dict[str, int]]], repeats: int) -> str:
+    """What was predicted from each base run, what was measured, and how far apart repeats are. In Markdown."""
+    import stallbook as sb
+    from stallbook.predict.answer import base_of, predict
+    from stallbook.predict.model import model_of
+    from stallbook.predict.outcome import outcome
+    from stallbook.predict.pool import runner
+
+    measured: dict[str, list[Outcome]] = {name_of(change): [] for change in CHANGES}
+    predicted: dict[str, list[Prediction]] = {name: [] for name in measured}
+    notes = []
+    for path, change in made:
+        run = sb.open(path)
+        measured[name_of(change)].append(outcome(run))
+        if not change:
+            model = model_of(run)
+            replay = model.seen.replay
+            with runner(model.engine) as simulate:
+                base = base_of(model, simulate, force=True)
+                for one, found in zip(CHANGES, predict(base, CHANGES, simulate), strict=True):
+                    predicted[name_of(one)].append(found)
+            told = ", ".join(f"{name} {base.misfit[name]:+.1%}" for name in ("itl.p50", "itl.p90", "itl.p99"))
+            notes.append(
+                f"{path.name}: {len(replay.mismatches)} of {replay.steps:,} steps replayed otherwise, "
+                f"{replay.evictions} preemptions; the model off its own run: {told}"
+            )
+    lines = [
+        "| setting | figure | from the first base log | from the others | measured | off |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name in measured:
+        lines += [row(name, figure, predicted[name], measured[name]) for figure in FIGURES]
+    floor = " ".join(f"{figure} {spread([one[figure] for one in measured['base']]):.0%}" for figure in FIGURES)
+    return "\n".join([*lines, "", f"Between the slowest and the fastest of {repeats} base runs: {floor}.", *notes])
+
+
+def row(name: str, figure: str, predicted: list[Prediction], measured: list[Outcome]) -> str:
+    """One line: the first prediction with its interval, the others, the median and range of what was measured."""
+    values = sorted(float(one[figure] or 0.0) for one in measured)
+    middle = statistics.median(values)
+    first, *others = [one.figures[figure] for one in predicted]
+    rest = ", ".join(f"{one.value:.3g}" for one in others)
+    low_high = f"{first.value:.3g} ({first.low:.3g} to {first.high:.3g})"
+    return (
+        f"| {name} | {figure} | {low_high} | {rest} | {middle:.3g} ({values[0]:.3g} to {values[-1]:.3g}) "
+        f"| {first.value / max(middle, 1e-9) - 1:+.0%} |"
+    )
+
+
+def spread(values: list[float | None]) -> float:
+    """How far the largest is above the smallest."""
+    known = [one for one in values if one]
+    return max(known) / min(known) - 1 if known else 0.0
 
 
 if __name__ == "__main__":

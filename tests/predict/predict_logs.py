@@ -40,7 +40,7 @@ LAWS = {
 }
 """What a step of the planted engine costs, in ns: about what the demonstrator's own do."""
 SIZES = {1: -150_000.0, 2: 200_000.0, 8: 90_000.0}
-HEAP = HeapFit(7.0, 6.0, 200_000.0, 9_000.0, 80_000.0, 900_000.0, 60.0, 0, 0)
+HEAP = HeapFit(7.0, 6.0, 600_000.0, 150_000.0, 80_000.0, 900_000.0, 60.0, 0, 0)
 SETTINGS = Settings(seconds=20.0, seed=4, rate=7.0, kv_blocks=700)
 
 

@@ -60,7 +60,7 @@ def test_the_heap_is_read_off_the_collections(model: Model) -> None:
 def test_its_own_run_comes_back(model: Model) -> None:
     own, was = brief(simulate_with(model, model.settings)), outcome(planted())
     for name in ("itl.p50", "itl.p90", "itl.p99", "ttft.p50", "tokens_per_s"):
-        assert np.isclose(own[name], was[name], rtol=0.04), name
+        assert np.isclose(own[name], was[name], rtol=0.06), name
 
 
 @pytest.mark.parametrize(

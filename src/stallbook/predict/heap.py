@@ -25,6 +25,8 @@ THRESHOLDS: Final = (700, 10, 10)
 QUARTER: Final = 4
 OBJECTS_A_TOKEN: Final = 7.0
 """What the demonstrator's history of objects leaves behind per token; its compact history leaves nothing."""
+LATE: Final = 0.5 * (THRESHOLDS[1] + 2) * (THRESHOLDS[0] + 1)
+"""By so many objects a full collection is late on average: what joins the oldest joins by the middle generation."""
 LEAST: Final = 8
 """Fewer collections than this tell nothing of what set them off."""
 
@@ -83,7 +85,7 @@ class Collector:
         self.live += new
         if self.young <= THRESHOLDS[0]:
             return None
-        self.young = 0.0
+        self.young -= THRESHOLDS[0] + 1  # it ran in the middle of the step: what came after counts for the next
         return self._collect()
 
     def _collect(self) -> tuple[int, float]:
@@ -151,7 +153,7 @@ def _heap(full: Floats, prior: float, made: float, *, frozen: bool) -> tuple[flo
     was made between them.
     """
     if len(full) >= 2:
-        walked = QUARTER * float(full[1] - full[0])
+        walked = QUARTER * max(float(full[1] - full[0]) - LATE, 0.0)
         live = max(walked - float(full[0]), 0.0)
         return float(full[0]) * 0.999, QUARTER * float(full[0]) if frozen else live
     if len(full) == 1:

@@ -17,7 +17,7 @@ from stallbook.predict.vllm import VllmSettings
 __all__ = ["KNOBS", "Change", "Knob", "changed", "fixes", "knobs_of", "parse", "written"]
 
 Change = Mapping[str, Any]
-S = TypeVar("S", Settings, VllmSettings)
+S = TypeVar("S", bound="Settings | VllmSettings")
 
 
 @dataclass(frozen=True)

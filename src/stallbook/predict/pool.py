@@ -8,7 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
-from typing import Final
+from typing import Any, Final
 
 from stallbook.demo.settings import Settings
 from stallbook.predict.model import AnyEngine
@@ -34,7 +34,8 @@ class Job:
 
     def run(self, engine: AnyEngine) -> Outcome:
         """Simulate, and say what came of it."""
-        trail = engine.simulate(self.settings, speed=self.speed, level=self.level, draw=self.draw)
+        settings: Any = self.settings  # of the engine's own kind
+        trail = engine.simulate(settings, speed=self.speed, level=self.level, draw=self.draw)
         return outcome(trail.run()) if self.whole else brief(trail)
 
 

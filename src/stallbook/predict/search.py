@@ -166,8 +166,8 @@ def _look(
         if len(seen) + len(new) < most and key not in seen and (job := _job(own, kept)) is not None:
             new[key] = (kept, job)
     told = run([job for _, job in new.values()])
-    for (key, (kept, _)), outcome in zip(new.items(), told, strict=True):
-        seen[key] = Stage(kept, outcome)
+    for (key, (settled, _)), outcome in zip(new.items(), told, strict=True):
+        seen[key] = Stage(settled, outcome)
 
 
 def _price(stage: Stage, trade: str) -> float:

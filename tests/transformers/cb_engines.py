@@ -31,7 +31,7 @@ ENVIRONMENT = {
 }  # fmt: skip
 """One thread: a second one would wait for the first to finish its part, and for a core."""
 SCRIPT = Script(requests=60, prompts=(8, 90), answers=(16, 64), at_once=24)
-BLOCK, BLOCKS, BUDGET = 16, 90, 128
+BLOCK, BLOCKS, BUDGET = 16, 76, 128
 """Blocks of so many tokens, so few that the script's requests do not find room; tokens of a step, so few that a prompt
 may take several."""
 

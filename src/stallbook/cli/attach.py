@@ -33,7 +33,8 @@ def attach(
     ] = None,
 ) -> None:
     """Run a program, and record the engines that it or its children start in Python."""
-    from stallbook.adapters.attach import VARIABLE, launched
+    from stallbook.adapters.attach import launched
+    from stallbook.adapters.plugin import VARIABLE
 
     if out is None and not os.environ.get(VARIABLE):
         raise StallbookError("no-log", "nothing says where to record", f"give --out, or set {VARIABLE}")

@@ -14,6 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from stallbook.predict.answer import Prediction
     from stallbook.predict.outcome import Outcome
+    from stallbook.predict.vllm_model import VllmModel
 
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "vllm")]
@@ -110,53 +112,73 @@ async def offer(url: str, asked: argparse.Namespace) -> str:
 # The table
 
 
+@dataclass
+class Setting:
+    """What became of one setting: of its runs, and of predictions of it from each base log.
+
+    paced: predictions of each of its runs from the first base log, told how fast the machine was in that run.
+    """
+
+    measured: list[Outcome] = field(default_factory=list)
+    predicted: list[Prediction] = field(default_factory=list)
+    paced: list[Prediction] = field(default_factory=list)
+
+
 def table(made: list[tuple[Path, dict[str, int]]], repeats: int) -> str:
-    """What was predicted from each base run, what was measured, and how far apart repeats are. In Markdown."""
-    import stallbook as sb
+    """What was predicted, what was measured, and how far apart repeats are. In Markdown."""
     from stallbook.predict.answer import base_of, predict
-    from stallbook.predict.model import model_of
     from stallbook.predict.outcome import outcome
     from stallbook.predict.pool import runner
+    from stallbook.predict.vllm_costs import speed_of, watch
 
-    measured: dict[str, list[Outcome]] = {name_of(change): [] for change in CHANGES}
-    predicted: dict[str, list[Prediction]] = {name: [] for name in measured}
-    notes = []
-    for path, change in made:
-        run = sb.open(path)
-        measured[name_of(change)].append(outcome(run))
-        if not change:
-            model = model_of(run)
-            replay = model.seen.replay
-            with runner(model.engine) as simulate:
-                base = base_of(model, simulate, force=True)
-                for one, found in zip(CHANGES, predict(base, CHANGES, simulate), strict=True):
-                    predicted[name_of(one)].append(found)
-            told = ", ".join(f"{name} {base.misfit[name]:+.1%}" for name in ("itl.p50", "itl.p90", "itl.p99"))
-            notes.append(
-                f"{path.name}: {len(replay.mismatches)} of {replay.steps:,} steps replayed otherwise, "
-                f"{replay.evictions} preemptions; the model off its own run: {told}"
-            )
-    lines = [
-        "| setting | figure | from the first base log | from the others | measured | off |",
-        "|---|---|---|---|---|---|",
-    ]
-    for name in measured:
-        lines += [row(name, figure, predicted[name], measured[name]) for figure in FIGURES]
-    floor = " ".join(f"{figure} {spread([one[figure] for one in measured['base']]):.0%}" for figure in FIGURES)
-    return "\n".join([*lines, "", f"Between the slowest and the fastest of {repeats} base runs: {floor}.", *notes])
+    found = {name_of(change): Setting() for change in CHANGES}
+    models = [(path, change, model(path)) for path, change in made]
+    notes, first = [], models[0][2]
+    for path, change, one in models:
+        at = found[name_of(change)]
+        at.measured.append(outcome(one.run))
+        speed = speed_of(watch(one.run, one.settings), first.costs.laws)
+        with runner(first.engine) as simulate:
+            at.paced += predict(base_of(first, simulate, force=True), [change], simulate, speed=speed)
+        if change:
+            continue
+        with runner(one.engine) as simulate:
+            base = base_of(one, simulate, force=True)
+            for other, prediction in zip(CHANGES, predict(base, CHANGES, simulate), strict=True):
+                found[name_of(other)].predicted.append(prediction)
+        off = ", ".join(f"{name} {base.misfit[name]:+.1%}" for name in FIGURES[:3])
+        replay = one.seen.replay
+        notes.append(
+            f"{path.name}: {len(replay.mismatches)} of {replay.steps:,} steps replayed otherwise, "
+            f"{replay.evictions} preemptions; the model on its own run: {off}"
+        )
+    lines = ["| setting | figure | first base log | other base logs | measured | off | off, at each run's speed |"]
+    lines += ["|---|---|---|---|---|---|---|"]
+    lines += [row(name, figure, one) for name, one in found.items() for figure in FIGURES]
+    floor = ", ".join(f"{name} {spread([one[name] for one in found['base'].measured]):.0%}" for name in FIGURES)
+    return "\n".join([*lines, "", f"The largest of {repeats} base runs is above the smallest by: {floor}.", *notes])
 
 
-def row(name: str, figure: str, predicted: list[Prediction], measured: list[Outcome]) -> str:
+def model(path: Path) -> VllmModel:
+    """The model of one log."""
+    import stallbook as sb
+    from stallbook.predict.vllm_model import fit_vllm
+
+    return fit_vllm(sb.open(path))
+
+
+def row(name: str, figure: str, at: Setting) -> str:
     """One line: the first prediction with its interval, the others, the median and range of what was measured."""
-    values = sorted(float(one[figure] or 0.0) for one in measured)
+    values = [float(one[figure] or 0.0) for one in at.measured]
     middle = statistics.median(values)
-    first, *others = [one.figures[figure] for one in predicted]
-    rest = ", ".join(f"{one.value:.3g}" for one in others)
-    low_high = f"{first.value:.3g} ({first.low:.3g} to {first.high:.3g})"
-    return (
-        f"| {name} | {figure} | {low_high} | {rest} | {middle:.3g} ({values[0]:.3g} to {values[-1]:.3g}) "
-        f"| {first.value / max(middle, 1e-9) - 1:+.0%} |"
-    )
+    first, *others = [one.figures[figure] for one in at.predicted]
+    off = [one.figures[figure].value / max(value, 1e-9) - 1 for one, value in zip(at.paced, values, strict=True)]
+    cells = (
+        name, figure, f"{first.value:.3g} ({first.low:.3g} to {first.high:.3g})",
+        ", ".join(f"{one.value:.3g}" for one in others), f"{middle:.3g} ({min(values):.3g} to {max(values):.3g})",
+        f"{first.value / max(middle, 1e-9) - 1:+.0%}", ", ".join(f"{one:+.0%}" for one in off),
+    )  # fmt: skip
+    return f"| {' | '.join(cells)} |"
 
 
 def spread(values: list[float | None]) -> float:

@@ -105,8 +105,12 @@ def settings_of(run: Run) -> VllmSettings:
     known = {f.name for f in fields(VllmSettings)}
     given = {key: value for key, value in config.items() if key in known and value is not None}
     given["cudagraph_capture_sizes"] = _captured(config)
-    if seats := config.get("max_num_active_seqs"):
-        given["max_num_seqs"] = min(int(seats), given.get("max_num_seqs", int(seats)))
+    for name, narrower in (
+        ("max_num_seqs", "max_num_active_seqs"),
+        ("max_num_batched_tokens", "max_num_scheduled_tokens"),
+    ):
+        if limit := config.get(narrower):
+            given[name] = min(int(limit), int(given.get(name, limit)))
     try:
         return VllmSettings(**given)
     except (TypeError, ValueError) as error:

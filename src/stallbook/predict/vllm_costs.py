@@ -32,7 +32,7 @@ from stallbook.predict.vllm import VllmSettings
 from stallbook.predict.vllm_replay import replay_vllm
 from stallbook.run import UNKNOWN, Ints, Run
 
-__all__ = ["VllmCosts", "VllmPace", "Watched", "fit_costs", "noise_of", "pass_law", "watch"]
+__all__ = ["VllmCosts", "VllmPace", "Watched", "fit_costs", "noise_of", "pass_law", "speed_of", "watch"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -158,7 +158,7 @@ def fit_costs(seen: Watched) -> tuple[VllmCosts, Series]:
     laws = {"pass": _fit(seen, PASS, ~captured)}
     if captured.any():
         laws["captured"] = _fit(seen, CAPTURED_PASS, captured)
-    speed = _speed(seen, pass_law(seen, laws))
+    speed = speed_of(seen, laws)
     at = speed.at(seen.run.steps.t0)
     for name, terms in (("sched", ("step", "row", "chunk")), ("output", ("step", "emitting"))):
         ns = table[f"{name}_ns"]
@@ -175,9 +175,12 @@ def pass_law(seen: Watched, laws: Mapping[str, Law]) -> Floats:
     return np.asarray(np.maximum(law, 1.0))
 
 
-def _speed(seen: Watched, law: Floats) -> Series:
-    """A running median over `WINDOW_NS`, of plain decodes alone: they come at all times, prompts by chance."""
-    t, ns = seen.run.steps.t0, seen.table["pass_ns"]
+def speed_of(seen: Watched, laws: Mapping[str, Law]) -> Series:
+    """How much longer than these laws say passes took, over time: a running median over `WINDOW_NS`.
+
+    Of plain decodes alone: they come at all times, prompts by chance. The laws may be those of another run.
+    """
+    t, ns, law = seen.run.steps.t0, seen.table["pass_ns"], pass_law(seen, laws)
     plain = (ns > 0) & (seen.table["chunk"] == 0)
     t, ratio = t[plain], (ns / law)[plain]
     if len(t) < LEAST:

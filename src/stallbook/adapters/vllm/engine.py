@@ -26,7 +26,8 @@ STEP: Final = "_stallbook_step"
 """The attribute of a `SchedulerOutput` that carries the step's number to a worker in another process."""
 _SETTINGS: Final = {
     "scheduler_config": (
-        "max_num_seqs", "max_num_active_seqs", "max_num_batched_tokens", "long_prefill_token_threshold",
+        "max_num_seqs", "max_num_active_seqs", "max_num_batched_tokens", "max_num_scheduled_tokens",
+        "long_prefill_token_threshold", "long_prefill_token_threshold_adaptive", "scheduler_reserve_full_isl",
         "async_scheduling", "policy", "watermark", "stream_interval",
     ),
     "cache_config": (

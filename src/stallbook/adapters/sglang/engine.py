@@ -16,6 +16,7 @@ from stallbook.adapters.sglang import batches, config
 from stallbook.adapters.sglang.runner import watch
 from stallbook.adapters.sglang.steps import Overlapped
 from stallbook.adapters.stamps import Stamps
+from stallbook.adapters.steps import NO_GRAPH
 
 __all__ = ["HEALTH", "Engine", "install"]
 
@@ -108,6 +109,7 @@ class Engine:
         wrap(scheduler, "_add_request_to_queue", self._add_request_to_queue)
         wrap(scheduler, "send_abort_output", self._send_abort_output)
         process.told_hooks()
+        self.work([])  # what is made at the first time is made before anyone waits
         atexit.register(self.later.flush)  # runs before the recorder closes, which was registered before
 
     # What runs in each step: as little as can be.
@@ -138,7 +140,7 @@ class Engine:
         return get_next_batch_to_run
 
     def _run_batch(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        clock, hooks, append = self.clock, self.hooks, self.later.append
+        clock, hooks, append, graph = self.clock, self.hooks, self.later.append, self.graph
 
         @functools.wraps(original)
         def run_batch(batch: Any, *args: Any, **more: Any) -> Any:
@@ -147,7 +149,8 @@ class Engine:
             if hooks.on:
                 try:
                     if number:
-                        append((_RAN, self.plan, number, clock(), thread_cpu(), self.graph(batch, result)))
+                        ran = NO_GRAPH if graph is None else graph(batch, result)
+                        append((_RAN, self.plan, number, clock(), thread_cpu(), ran))
                         self.plan = None
                         setattr(result, _STEP, number)
                         self.pending += 1

@@ -23,8 +23,8 @@ _LAUNCH: Final = "launch"
 
 def watch(
     hooks: Hooks, scheduler: Any, stamps: Stamps, steps: Overlapped, track: Callable[[], Track | None]
-) -> Callable[[Any, Any], tuple[int, int]]:
-    """Stamp forward pass and sampling from now on. Returns what tells a batch's graph code and padded size.
+) -> Callable[[Any, Any], tuple[int, int]] | None:
+    """Stamp forward pass and sampling from now on. Returns what tells a batch's graph code and padded size, if any.
 
     `track()` is the device's, of the step that runs now.
     """
@@ -41,7 +41,7 @@ def watch(
     if graphs is getattr(runner, "eager_runner", None):
         graphs = None
     hooks.found["can_run_cuda_graph"] = hasattr(runner, _RUNNERS[0]) or graphs is not None
-    return functools.partial(_graph, graphs)
+    return None if graphs is None else functools.partial(_graph, graphs)
 
 
 def _between(enter: Callable[[], Any], leave: Callable[[], Any], original: Callable[..., Any]) -> Callable[..., Any]:
@@ -73,7 +73,7 @@ def _also(
 
 def _graph(graphs: Any, batch: Any, result: Any) -> tuple[int, int]:
     """As the runner reports it; a prefill is not captured, and none of it is charged to that."""
-    if graphs is None or not batch.forward_mode.is_decode():
+    if not batch.forward_mode.is_decode():
         return NO_GRAPH
     if not result.can_run_cuda_graph:
         return _EAGER, -1

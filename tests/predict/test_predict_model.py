@@ -72,7 +72,7 @@ def test_its_own_run_comes_back(model: Model) -> None:
 def test_another_setting_gives_what_it_was_predicted_to(model: Model, change: dict[str, object]) -> None:
     said, true = brief(simulate_with(model, replace(SETTINGS, **change))), outcome(planted(**change))
     for name in ("itl.p50", "itl.p90", "itl.p99", "ttft.p50"):
-        assert np.isclose(said[name], true[name], rtol=0.08), (name, said[name], true[name])
+        assert np.isclose(said[name], true[name], rtol=0.12), (name, said[name], true[name])
     assert abs(said["preemptions"] - true["preemptions"]) <= max(4, 0.15 * true["preemptions"])
 
 

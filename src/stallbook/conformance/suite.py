@@ -160,7 +160,7 @@ def hindrance(engine: Engine, folder: Path) -> Iterator[Finding]:
             got = sum(one.tokens for one in answers)
             held = bool(held) and own.tokens in (None, got)
             held = held and (0 < lines < _MOST_LINES if case.speaks else not lines)
-            said += f"; {lines} lines of the recorder's"
+            said += f"; {lines} line{'s' * (lines != 1)} of the recorder's"
             if not case.speaks and case.log is not None:
                 held, said = held and not case.log.exists(), f"{said}; no log" if not case.log.exists() else "a log"
             yield Finding("hindered", name, held, said)

@@ -32,6 +32,7 @@ from stallbook.predict.observed import observe
 from stallbook.predict.outcome import Outcome, brief, of_partition
 from stallbook.predict.policy import DemoPolicy
 from stallbook.predict.pool import Job
+from stallbook.predict.replay import Replay, replay
 from stallbook.predict.speed import BIN_NS, Series, probe_series
 from stallbook.study.rungs import RUNGS, settings_of
 
@@ -164,6 +165,14 @@ def floor(logs: list[Path]) -> None:
     print(row(f"noise floor: {len(logs)} repeats", [summary(v) for v in errors]))
 
 
+def replayed(log: Path) -> tuple[int, int]:
+    """Steps of a run, and those that its scheduler plans otherwise."""
+    run, found = sb.open(log), Replay()
+    for _ in replay(run, DemoPolicy(limits_of(recorded(run))), found):
+        pass
+    return found.steps, len(found.mismatches)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
@@ -173,6 +182,9 @@ def main() -> int:
     args = parser.parse_args()
     seeds = sorted(int(p.stem.rpartition("__s")[2]) for p in args.folder.glob("baseline__s*.stall"))
     with ProcessPoolExecutor(args.workers, get_context("spawn")) as pool:
+        counts = list(pool.map(replayed, sorted(args.folder.glob("*__s*.stall"))))
+        steps, other = (sum(column) for column in zip(*counts, strict=True))
+        print(f"Replay: {len(counts)} runs, {steps:,} steps, {other} planned otherwise than recorded\n", flush=True)
         futures = [pool.submit(of_seed, args.folder, seed, args.replicas) for seed in seeds]
         found = [future.result() for future in futures]
     tables(found)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -69,10 +71,12 @@ class Event:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """A clock, on which no thread was ever off the CPU."""
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+    """A clock, on which no thread was ever off the CPU, and no collection runs but those that a test plants."""
     monkeypatch.setattr(Aways, "of", lambda self, stretches, now: [0] * len(stretches))
-    return Clock()
+    gc.disable()
+    yield Clock()
+    gc.enable()
 
 
 @pytest.fixture

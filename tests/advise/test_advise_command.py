@@ -30,9 +30,17 @@ def test_text_fits_80_columns_and_holds_nothing_that_a_terminal_would_obey(
     tmp_path: Path, cause: str, engine: str
 ) -> None:
     text = dumps([advise(planted(tmp_path, cause, engine, BASE | {"admit_watermark": "\x1b[2J"}))])
+    other = dumps([advise(planted(tmp_path, cause, engine + "\u202e9"))])  # told beside the version of the table
+    assert other.replace("\n", "").isprintable()
     assert max(map(len, text.splitlines())) <= 80 + len(str(tmp_path))  # the path is one word
     assert text.isprintable() or text.replace("\n", "").isprintable()
     assert "{" not in text
+
+
+def test_a_long_name_is_folded(tmp_path: Path) -> None:
+    text = dumps([advise(planted(tmp_path, f"other:{'n' * 200}", config=BASE))])
+    assert "  other:nnn" in text
+    assert max(len(line) for line in text.splitlines() if str(tmp_path) not in line) <= 80
 
 
 def test_text_says_everything_of_a_cause(tmp_path: Path) -> None:

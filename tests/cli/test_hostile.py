@@ -88,6 +88,28 @@ def test_help_into_a_closed_pipe() -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_check_whose_reader_went_away_says_by_its_code_what_it_found(form: str, log: Path) -> None:
+    limits = [word for n in range(1, 400) for word in ("--max", f"itl.p{n / 8:.3f}=1ns")]  # more than a buffer holds
+    for asked in (["--max", "itl.p99=1ns"], limits, ["--max", "itl.p99=10s"]):
+        read, wrote = os.pipe()
+        os.close(read)
+        args = ["check", log, *asked, "--format", form]
+        done = subprocess.run(
+            [sys.executable, "-m", "stallbook", *args], stdout=wrote, stderr=subprocess.PIPE, check=False
+        )
+        os.close(wrote)
+        assert (done.returncode, done.stderr) == (0 if asked[-1].endswith("10s") else 1, b"")
+
+
+def test_where_no_gap_is_clean_that_is_said(tmp_path: Path) -> None:
+    lines = steps(3, 1)
+    slow = write(tmp_path / "slow.jsonl", [line for line in lines if line.get("step") != 2 and line.get("id") != 2])
+    told = ran("report", slow).stdout.decode()
+    assert "of a tail gap (median); no gap is clean." in told
+    assert " - of " not in told
+
+
 def test_a_forward_pass_that_was_not_recorded_is_no_share(tmp_path: Path) -> None:
     lines = [line for line in steps() if line["e"] != "segment"]
     bare = write(tmp_path / "bare.jsonl", lines, records=[])

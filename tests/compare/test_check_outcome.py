@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from dataclasses import replace
 from xml.etree import ElementTree as Xml
 
@@ -14,6 +16,7 @@ from stallbook.check import Checked, check, parse_limit, parse_regressions
 from stallbook.compare import Sample, compare_samples
 from stallbook.errors import StallbookError
 from stallbook.report.checked import FORMATS, as_text, document
+from stallbook.report.markdown import cell, literal
 
 RUN = sample("run", 1)
 
@@ -29,6 +32,13 @@ def test_what_holds_passes_and_what_does_not_fails() -> None:
     assert not at.passed
     assert at.rows[0].found == pytest.approx(p99)
     assert "1% under" in at.rows[1].why
+
+
+def test_what_is_barely_off_is_not_off_by_nothing() -> None:
+    p99 = RUN.totals.gaps.lengths.percentile(99) / 1e6  # type: ignore[operator]
+    share = RUN.totals.tail.share["fwd"]
+    rows = checked(f"itl.p99={p99 * 0.9999}ms", f"tail.fwd={share - 1e-6}").rows
+    assert [row.why for row in rows] == ["<1% over", "<0.1 points over"]
 
 
 def test_several_runs_are_checked_as_one_by_their_merged_distribution() -> None:
@@ -166,6 +176,17 @@ def test_markdown_is_a_table_that_names_cannot_break() -> None:
     assert "<i>" not in text
     assert "**FAILED**" in rows[2]
     assert "&lt;i&gt;" in text
+
+
+@pytest.mark.parametrize("name", ["[a](http://e)", "![a](http://e)", "*a*", "`a`", "_a_", "~~a~~", "$a$", "a\\*b"])
+def test_markdown_reads_no_name_as_its_own(name: str) -> None:
+    plain = html.unescape(cell(name))
+    assert plain == name
+    assert not re.search(r"[*`~$\\]|\]\(|(?<!\w)_|_(?!\w)", cell(name))
+    text = FORMATS["markdown"](checked(f"tail.other:{name}=1%", runs=[replace(RUN, engine=name)]))
+    assert name not in re.sub("`[^`]*`", "", text)
+    assert literal("tail.other:kv") == "`tail.other:kv`"
+    assert cell("a__b: 28.7 ms [22.7 to 36.5], [1, 2]") == "a__b: 28.7 ms [22.7 to 36.5], [1, 2]"
 
 
 CHILDREN = {

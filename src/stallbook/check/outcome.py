@@ -104,7 +104,10 @@ def _off(one: Figure, limit: float, found: float) -> str:
     """How far a value is off its limit."""
     how = "over" if found > limit else "under"
     if one.kind == "share":
-        return f"{abs(found - limit) * 100:.1f} points {how}"
+        points = abs(found - limit) * 100
+        return f"{points:.1f} points {how}" if points >= 0.05 else f"<0.1 points {how}"
+    if limit > 0 and abs(found / limit - 1) < 0.005:
+        return f"<1% {how}"
     return f"{abs(found / limit - 1):.0%} {how}" if limit > 0 else f"{shown(one, abs(found - limit))} {how}"
 
 

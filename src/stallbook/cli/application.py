@@ -62,6 +62,7 @@ def run(args: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Nothing that a user can cause ends in a traceback."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors=PLAIN)
+    code = 0
     try:
         code = _invoke(list(sys.argv[1:] if args is None else args))
         sys.stdout.flush()
@@ -72,7 +73,7 @@ def run(args: Sequence[str] | None = None) -> int:
     except _ClickError as error:
         return _usage(error)
     except BrokenPipeError:
-        return _closed()
+        return _closed(code)
     except SystemExit as end:  # what Rich, which prints the help, makes of a closed pipe
         if isinstance(end.__context__, BrokenPipeError):
             return _closed()
@@ -115,7 +116,7 @@ def _usage(error: Any) -> int:
     return _fail(f"{message.rstrip('.')}; see '{path} --help'")
 
 
-def _closed() -> int:
-    """The reader of our output went away, as `head` does: no error of ours."""
+def _closed(code: int = 0) -> int:
+    """The reader of our output went away, as `head` does: no error of ours, and what the command found stays found."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
+    return code

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -76,7 +77,8 @@ def check(
         with summary.open("a", encoding="utf-8", errors=PLAIN) as file:
             file.write(FORMATS["markdown"](checked))
         wrote(summary)
-    sys.stdout.write(FORMATS["text" if out is not None else form](checked))
+    with suppress(BrokenPipeError):  # whether it holds does not depend on who reads it
+        sys.stdout.write(FORMATS["text" if out is not None else form](checked))
     if not checked.passed:
         raise typer.Exit(DOES_NOT_HOLD)
 

@@ -108,7 +108,7 @@ def _about(a: Advice) -> Iterator[tuple[str, str]]:
 
 
 def _finding(a: Advice, f: Finding, number: int) -> Iterator[str]:
-    yield f"{number}  {words.plain(f.cause)}: {words.percent(f.share)} of the tail's time"
+    yield from wrapped(f"{words.plain(f.cause)}: {words.percent(f.share)} of the tail's time", f"{number}  ", INDENT)
     yield from wrapped(f.meaning, INDENT)
     for s in f.evidence:
         yield from _named(s.sense, sentence(s))
@@ -177,7 +177,7 @@ def _rest(a: Advice) -> Iterator[str]:
     if a.findings:
         yield from wrapped(f"Causes with over {a.least_share:.0%} of the tail's time, the largest first.")
     if a.source:
-        yield from wrapped(f"Settings as in {a.source}.")
+        yield from wrapped(f"Settings as in {words.plain(a.source)}.")
     elif a.gaps:
         yield from wrapped("No table of this engine's settings: fixes are named without them.")
 

@@ -14,7 +14,7 @@ from stallbook.compare.spread import Spread
 from stallbook.report import junit, words
 from stallbook.report.jsonout import VERSION, finite
 from stallbook.report.lines import grid, wrapped
-from stallbook.report.markdown import cell, code, table
+from stallbook.report.markdown import cell, code, literal, table
 from stallbook.report.summary import Percentiles
 
 __all__ = ["FORMATS", "as_json", "as_markdown", "as_text", "document", "verdict"]
@@ -105,7 +105,7 @@ def _names(side: Sequence[Sample]) -> list[str]:
 
 def as_markdown(c: Checked) -> str:
     """A summary for a pull request."""
-    lines = [f"### stallbook: {verdict(c)}", ""]
+    lines = [f"### stallbook: {cell(verdict(c))}", ""]
     lines += table(("figure", "wanted", "found", "", "why"), map(_cells, _sorted(c)))
     lines += ["", cell(_context(c)), "", cell(_owners(c)), ""]
     engine = f"Engine: {cell(c.runs[0].engine) or 'unnamed'}; rules {cell(c.runs[0].rules)}."
@@ -116,7 +116,7 @@ def as_markdown(c: Checked) -> str:
 
 def _cells(row: Row) -> tuple[str, ...]:
     mark = f"**{MARK[row.status]}**" if row.status == "failed" else MARK[row.status]
-    return f"`{cell(row.figure.name)}`", cell(_wanted(row)), cell(row.told), mark, cell(row.why)
+    return literal(row.figure.name), cell(_wanted(row)), cell(row.told), mark, cell(row.why)
 
 
 def _wanted(row: Row) -> str:

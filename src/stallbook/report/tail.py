@@ -68,8 +68,10 @@ def notes(r: RunReport) -> list[str]:
     told = [c for c in r.abilities if c in r.unplaced and c not in r.missing and not r.all.time_ns.get(c)]
     lines = []
     if r.forward_clean is not None or r.forward_tail is not None:
-        clean, tail = words.percent(r.forward_clean), words.percent(r.forward_tail)
-        lines.append(f"The forward pass is {clean} of a clean gap and {tail} of a tail gap (medians).")
+        shares = {"clean": r.forward_clean, "tail": r.forward_tail}
+        told_of = [f"{words.percent(share)} of a {gap} gap" for gap, share in shares.items() if share is not None]
+        none = "; no gap is clean" if r.forward_clean is None else ""
+        lines.append(f"The forward pass is {' and '.join(told_of)} (median{'s' * (len(told_of) > 1)}){none}.")
     if quiet:
         lines.append(f"No time at all: {', '.join(map(words.plain, quiet))}.")
     if r.missing:

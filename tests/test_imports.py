@@ -15,6 +15,7 @@ DATA = ("errors", "run", "causes")
 CORE = (*DATA, "intervals", "fast", "gaps", "timeline", "baseline", "charges", "ledger", "away", "spans", "abilities")
 READ = (*CORE, "partition", "waits", "prompts", "tally", "counters", "stalls", "beyond", "pieces")
 ANSWERS = ("compare", "check", "advise")
+RECORDING = ("record", "adapters")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
     "digits": (),
@@ -58,9 +59,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "study": (*CORE, "digits", "demo", "log", "tally", "counters", "partition", "compare"),
     "predict": (*READ, *ANSWERS, "demo"),  # its scheduler, settings and workload; never its executor
     "inject": ("errors", "run", "causes", "demo", "record", "partition"),
-    "cli": (
-        *READ, *ANSWERS, "predict", "frames", "report", "demo", "study", "inject", "log", "client", "record", "adapters",
-    ),  # fmt: skip
+    "cli": (*READ, *ANSWERS, "predict", "frames", "report", "demo", "study", "inject", "log", "client", *RECORDING),
 }
 """For each place what it may import of this package, itself apart. `report` derives nothing; only `cli` knows all."""
 

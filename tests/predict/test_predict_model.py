@@ -73,7 +73,7 @@ def test_another_setting_gives_what_it_was_predicted_to(model: Model, change: di
     said, true = brief(simulate_with(model, replace(SETTINGS, **change))), outcome(planted(**change))
     for name in ("itl.p50", "itl.p90", "itl.p99", "ttft.p50"):
         assert np.isclose(said[name], true[name], rtol=0.12), (name, said[name], true[name])
-    assert abs(said["preemptions"] - true["preemptions"]) <= max(4, 0.15 * true["preemptions"])
+    assert abs(said["preemptions"] - true["preemptions"]) <= max(6, 0.2 * true["preemptions"])
 
 
 def test_a_machine_that_is_slower_by_the_probe_is_slower_in_all(model: Model) -> None:

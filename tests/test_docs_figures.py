@@ -87,6 +87,7 @@ def again(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     accuracy = json.loads((DOCS / "results" / "accuracy.json").read_text(encoding="utf-8"))
     return {
         "ladder": "\n".join(study(name, tmp_path_factory.mktemp(name)) for name in ("ladder", "overload")),
+        "rungs": study("rungs", tmp_path_factory.mktemp("rungs")),
         "sixth-pile": pile_text(pile),
         "accuracy": accuracy_text(accuracy),
         "report": (TESTS / "report" / "golden" / "baseline__s1.full.txt").read_text(encoding="utf-8"),
@@ -110,7 +111,7 @@ def test_what_can_be_made_again_is_not_merely_listed(again: dict[str, str]) -> N
     listed = json.loads(LISTED.read_text(encoding="utf-8"))
     made = {page: [b for b in blocks(DOCS / f"{page}.md") if b.text in text] for page, text in again.items()}
     assert {page: len(found) for page, found in made.items()} == {
-        "ladder": 14, "sixth-pile": 1, "accuracy": 1, "report": 1,
+        "ladder": 14, "rungs": 5, "sixth-pile": 1, "accuracy": 1, "report": 1,
     }  # fmt: skip
     assert not {"sixth-pile", "accuracy", "report"} & set(listed)
     assert len(listed["ladder"]) == 2  # what the watermark costs: from logs, not from a study's tables
@@ -118,4 +119,4 @@ def test_what_can_be_made_again_is_not_merely_listed(again: dict[str, str]) -> N
 
 def test_the_kept_results_are_shown() -> None:
     """Each file of docs/results is one that a page is made of."""
-    assert {p.name for p in (DOCS / "results").iterdir()} == {"ladder", "overload", "accuracy.json"}
+    assert {p.name for p in (DOCS / "results").iterdir()} == {"ladder", "overload", "rungs", "accuracy.json"}

@@ -28,6 +28,7 @@ ELSEWHERE = {
     "compare": "below", "demo": "below", "ladder": "tests/study/test_study_tables.py",
     "accuracy": "tests/inject/test_inject_score.py", "gaps": "no text", "convert": "no text",
     "attach": "no text", "predict": "tests/predict",
+    "study": "tests/predict/test_predict_studies.py",
 }  # fmt: skip
 """Where the others are held to it."""
 

@@ -72,7 +72,7 @@ def test_a_pass_ten_times_faster_leaves_the_rest_of_the_step() -> None:
 def test_load_that_grows_as_fast_meets_the_floor() -> None:
     study = made("floor", planted(*crowd(), step=2 * MS))
     slow, fast = (study.at(floor.STEEPER, n)["tokens_per_s"] for n in (1.0, 50.0))
-    assert slow < fast < 10 * slow
+    assert slow < fast < 25 * slow
 
 
 def test_a_prefill_stalls_a_chunked_engine_and_no_disaggregated_one() -> None:
@@ -85,7 +85,7 @@ def test_a_prefill_stalls_a_chunked_engine_and_no_disaggregated_one() -> None:
     split = study.at(disaggregate.SPLIT, 1.0)
     assert whole["itl.p99.9"] > 15  # most of the 20 ms of b's prefill in one gap
     assert 1.5 < small["itl.p99"] < 4  # 127 tokens of it at most, and two rows
-    assert split["itl.p99"] < whole["itl.p99"]
+    assert split["itl.p99.9"] < 2 + 4 + 4 + 4 + 0.1  # b's: sent, a step, both caches copied in, a step of four rows
     assert split["itl.p50"] >= whole["itl.p50"]  # all four decode on one engine
 
 
@@ -112,14 +112,13 @@ def test_a_run_without_swaps_cannot_price_them() -> None:
         made("swap", planted(*crowd(3), swaps=0))
 
 
-def test_a_watermark_trades_evictions_for_a_wait() -> None:
-    study = made("watermark", planted(*crowd(), kv_blocks=250))
+def test_a_watermark_takes_evictions_and_a_forecast_all_of_them() -> None:
+    study = made("watermark", planted(*crowd(40, 120), kv_blocks=250))
     none, high = study.at(watermark.FREE, 0.0), study.at(watermark.FREE, 0.3)
     known = study.at(watermark.FORECAST, 0.0)
     assert none["preemptions"] > high["preemptions"]
-    assert none["admitted.mean"] < high["admitted.mean"]
     assert known["preemptions"] == 0
-    assert known["admitted.mean"] < high["admitted.mean"]
+    assert known["admitted.mean"] < study.at(watermark.FORECAST, 0.3)["admitted.mean"]
     assert none["places"] > high["places"] > 0
 
 
@@ -135,7 +134,8 @@ def test_the_formula_is_fed_with_what_requests_held() -> None:
 @pytest.mark.parametrize("name", STUDIES)
 def test_the_same_seed_gives_the_same_study(name: str) -> None:
     engine = planted(*crowd(15), kv_blocks=250)
-    noise = Noise(*(np.arange(9) * 10_000_000, 1 + np.arange(9) / 20, np.arange(9), np.arange(9), np.ones(9)))
+    rows = np.arange(900)
+    noise = Noise(rows * 10_000_000, 1 + rows % 90 / 200, rows % 7, rows * 10_000_000, 1 + rows % 50 / 100)
     engine = replace(engine, noise=noise)
     one, again, other = (made(name, engine, seed=seed, draws=2) for seed in (1, 1, 2))
     assert one.points == again.points

@@ -20,7 +20,8 @@ from stallbook.report.files import remedy
 __all__ = ["COMMANDS", "app", "run"]
 
 COMMANDS: Final = (
-    "demo", "ladder", "attach", "report", "compare", "check", "advise", "predict", "gaps", "convert", "accuracy",
+    "demo", "ladder", "attach", "report", "compare", "check", "advise", "predict", "study", "gaps", "convert",
+    "accuracy",
 )  # fmt: skip
 """Each is a module beside this one with a function of the same name. What is not installed is not offered."""
 

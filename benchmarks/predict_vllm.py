@@ -138,11 +138,11 @@ def table(made: list[tuple[Path, dict[str, int]]], repeats: int) -> str:
         at = found[name_of(change)]
         at.measured.append(outcome(one.run))
         speed = speed_of(watch(one.run, one.settings), first.costs.laws)
-        with runner(first.engine) as simulate:
+        with runner(first.engine, workers=1) as simulate:
             at.paced += predict(base_of(first, simulate, force=True), [change], simulate, speed=speed)
         if change:
             continue
-        with runner(one.engine) as simulate:
+        with runner(one.engine, workers=1) as simulate:
             base = base_of(one, simulate, force=True)
             for other, prediction in zip(CHANGES, predict(base, CHANGES, simulate), strict=True):
                 found[name_of(other)].predicted.append(prediction)

@@ -21,7 +21,8 @@ from stallbook.demo import Settings
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"<!-- options -->\n.*?<!-- end -->", re.DOTALL)
 PAGES = (
-    "demo", "report", "compare", "check", "gaps", "convert", "ladder", "accuracy", "advise", "attach", "predict", "study",
+    "demo", "report", "compare", "check", "gaps", "convert", "ladder", "accuracy", "advise", "attach", "predict",
+    "study",
 )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 BLOCK, BLOCKS, MOST = 16, 28, 8
-WORK = 100_000
+WORK = 200_000
 """A forward pass costs so many turns of a loop, and a fiftieth of it for each token."""
 
 

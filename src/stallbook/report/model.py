@@ -275,7 +275,8 @@ def _warnings(partition: Partition) -> Iterator[str]:
         if not known
     ]
     if missing:
-        yield f"{', '.join(causes)}: with {' and '.join(missing)}, contention and long contexts can read as these."
+        them = "these" if len(causes) > 1 else "it"
+        yield f"{', '.join(causes)}: with {' and '.join(missing)}, contention and long contexts can read as {them}."
 
 
 def _reconciled(partition: Partition, waits: Waits | None) -> Reconciled:

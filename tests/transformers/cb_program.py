@@ -15,9 +15,8 @@ from random import Random
 from typing import Any
 
 import torch
-from transformers.generation.continuous_batching import continuous_api
-
 from transformers import AutoModelForCausalLM, ContinuousBatchingConfig, GenerationConfig
+from transformers.generation.continuous_batching import continuous_api
 
 COUNTED = {"tokens": 0, "preemptions": 0}
 

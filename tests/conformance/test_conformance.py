@@ -29,6 +29,7 @@ class Toy(toy_harness.Toy):
     script, limits = SHORT, ANY
 
 
+@pytest.mark.slow
 def test_the_toy_passes(tmp_path: Path) -> None:
     outcome = conform(Toy(), tmp_path)
     print(outcome.table())

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import aiohttp
 
@@ -69,6 +71,29 @@ def ids(rng: Random, count: int) -> list[int]:
 
 Send = Callable[[aiohttp.ClientSession, str, Ask], Awaitable[Answer]]
 """An engine's own way to ask: of a server at that URL."""
+
+
+Take = Callable[[Answer, int, dict[str, Any]], None]
+"""What an engine's chunk, which came at that time, says of the answer."""
+
+
+async def stream(
+    session: aiohttp.ClientSession, url: str, one: Ask, body: Mapping[str, Any], take: Take,
+    headers: Mapping[str, str] | None = None,
+) -> Answer:  # fmt: skip
+    """Send one request and take the chunks of its answer as they come."""
+    answer = Answer(one.name, time.perf_counter_ns())
+    try:
+        async with session.post(url, json=body, headers=headers) as response:
+            if response.status != 200:
+                answer.error = f"{response.status}: {await response.text()}"
+                return answer
+            async for line in response.content:
+                if line.startswith(b"data: ") and not line.startswith(b"data: [DONE]"):
+                    take(answer, time.perf_counter_ns(), json.loads(line[6:]))
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        answer.error = repr(error)
+    return answer
 
 
 async def ask_all(url: str, asks: Sequence[Ask], at_once: int, send: Send) -> list[Answer]:

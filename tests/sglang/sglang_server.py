@@ -6,12 +6,12 @@ import json
 import os
 import shlex
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 
@@ -127,32 +127,19 @@ async def ask(session: aiohttp.ClientSession, url: str, one: Ask) -> Answer:
         "max_new_tokens": one.max_tokens, "min_new_tokens": one.max_tokens, "temperature": one.temperature,
     }  # fmt: skip
     body = {"rid": one.name, "stream": True, "sampling_params": limits, **prompt}
-    answer = Answer(one.name, time.perf_counter_ns())
-    try:
-        async with session.post(f"{url}/generate", json=body) as response:
-            if response.status != 200:
-                answer.error = f"{response.status}: {await response.text()}"
-            else:
-                await _chunks(response, answer)
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        answer.error = repr(error)
+    answer = await engine_load.stream(session, f"{url}/generate", one, body, _take)
     if not answer.error and answer.tokens != one.max_tokens:
         answer.error = f"{answer.tokens} tokens of {one.max_tokens}"
     return answer
 
 
-async def _chunks(response: aiohttp.ClientResponse, answer: Answer) -> None:
-    async for line in response.content:
-        if not line.startswith(b"data: ") or line.startswith(b"data: [DONE]"):
-            continue
-        now = time.perf_counter_ns()
-        told = json.loads(line[6:])
-        if "error" in told:
-            answer.error = json.dumps(told["error"])
-            continue
-        about = told["meta_info"]
-        answer.chunks.append((now, about["completion_tokens"] - answer.tokens))
-        answer.prompt_tokens, answer.tokens = about["prompt_tokens"], about["completion_tokens"]
+def _take(answer: Answer, now: int, told: dict[str, Any]) -> None:
+    if "error" in told:
+        answer.error = json.dumps(told["error"])
+        return
+    about = told["meta_info"]
+    answer.chunks.append((now, about["completion_tokens"] - answer.tokens))
+    answer.prompt_tokens, answer.tokens = about["prompt_tokens"], about["completion_tokens"]
 
 
 def load(url: str, asks: Sequence[Ask], at_once: int = 12) -> list[Answer]:

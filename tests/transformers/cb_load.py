@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -39,27 +37,14 @@ def load(url: str, asks: Sequence[Ask], at_once: int) -> list[Answer]:
 async def ask(session: aiohttp.ClientSession, url: str, one: Ask) -> Answer:
     """Send one request and take its chunks as they come; a chunk holds a token, or some when the server was late."""
     body = {"prompt": one.prompt, "max_tokens": one.max_tokens, "stream": True}
-    answer = Answer(one.name, time.perf_counter_ns())
-    try:
-        async with session.post(f"{url}/v1/completions", json=body, headers={"X-Request-Id": one.name}) as response:
-            if response.status != 200:
-                answer.error = f"{response.status}: {await response.text()}"
-            else:
-                await _chunks(response, answer)
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        answer.error = repr(error)
-    return answer
+    headers = {"X-Request-Id": one.name}
+    return await engine_load.stream(session, f"{url}/v1/completions", one, body, _take, headers)
 
 
-async def _chunks(response: aiohttp.ClientResponse, answer: Answer) -> None:
-    async for line in response.content:
-        if not line.startswith(b"data: ") or line.startswith(b"data: [DONE]"):
-            continue
-        now = time.perf_counter_ns()
-        told: dict[str, Any] = json.loads(line[6:])
-        if "error" in told:
-            answer.error = str(told["error"])
-        if usage := told.get("usage"):
-            answer.prompt_tokens, answer.tokens = usage["prompt_tokens"], usage["completion_tokens"]
-        elif told.get("choices"):
-            answer.chunks.append((now, 1))
+def _take(answer: Answer, now: int, told: dict[str, Any]) -> None:
+    if "error" in told:
+        answer.error = str(told["error"])
+    if usage := told.get("usage"):
+        answer.prompt_tokens, answer.tokens = usage["prompt_tokens"], usage["completion_tokens"]
+    elif told.get("choices"):
+        answer.chunks.append((now, 1))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,27 +26,14 @@ async def ask(session: aiohttp.ClientSession, url: str, one: Ask) -> Answer:
         "ignore_eos": True, "stream": True, "return_token_ids": True,
         "stream_options": {"include_usage": True},
     }  # fmt: skip
-    answer = Answer(one.name, time.perf_counter_ns())
-    try:
-        async with session.post(f"{url}/v1/completions", json=body, headers={"X-Request-Id": one.name}) as response:
-            if response.status != 200:
-                answer.error = f"{response.status}: {await response.text()}"
-            else:
-                await _chunks(response, answer)
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        answer.error = repr(error)
-    return answer
+    headers = {"X-Request-Id": one.name}
+    return await engine_load.stream(session, f"{url}/v1/completions", one, body, _take, headers)
 
 
-async def _chunks(response: aiohttp.ClientResponse, answer: Answer) -> None:
-    async for line in response.content:
-        if not line.startswith(b"data: ") or line.startswith(b"data: [DONE]"):
-            continue
-        now = time.perf_counter_ns()
-        told: dict[str, Any] = json.loads(line[6:])
-        if told.get("choices"):
-            answer.chunks.append((now, len(told["choices"][0].get("token_ids") or ())))
-        if usage := told.get("usage"):
-            answer.prompt_tokens, answer.tokens = usage["prompt_tokens"], usage["completion_tokens"]
-        elif "error" in told:
-            answer.error = json.dumps(told["error"])
+def _take(answer: Answer, now: int, told: dict[str, Any]) -> None:
+    if told.get("choices"):
+        answer.chunks.append((now, len(told["choices"][0].get("token_ids") or ())))
+    if usage := told.get("usage"):
+        answer.prompt_tokens, answer.tokens = usage["prompt_tokens"], usage["completion_tokens"]
+    elif "error" in told:
+        answer.error = json.dumps(told["error"])

@@ -73,7 +73,7 @@ def measure(engine: Engine, layout: Any, asked: argparse.Namespace) -> list[dict
                 stack.enter_context(engine.serving(asked.home, Path(folder) / f"{name}.txt", layout, one))
                 for name, one in (("with", log), ("without", None))
             )  # fmt: skip
-            pairs += (new := list(alternating(with_it, without, start, asked)))
+            pairs += (new := list(alternating(engine, with_it, without, start, asked)))
             stack.close()
             shares.append(account(log))
         ratio, error = mean_ratio([one["cpu_with"] / one["cpu_without"] for one in new])

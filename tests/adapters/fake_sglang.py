@@ -99,6 +99,8 @@ class Scheduler:
         self.results: deque[tuple[Batch, Any]] = deque()
         self.planned: Batch | None = None
         self.meanwhile: Meanwhile = nothing
+        self.at: Callable[[str], object] = str
+        """Told where it is: before and after its forward pass, before and after it waits for a result."""
         self.calls: list[str] = []
         self.server_args = SimpleNamespace(stream_interval=1, chunked_prefill_size=64)
 
@@ -118,8 +120,10 @@ class Scheduler:
     def run_batch(self, batch: Batch, ms: float = 5) -> Any:
         self.calls.append("run_batch")
         self.clock.go(1)
+        self.at("before the forward pass")
         self.tp_worker.model_runner.forward(batch, ms)
         self.tp_worker.model_runner.sample(batch)
+        self.at("after the forward pass")
         self.clock.go(1)
         done = None
         if self.stream is not None:
@@ -129,8 +133,10 @@ class Scheduler:
 
     def process_batch_result(self, batch: Batch, result: Any) -> str:
         self.calls.append("process_batch_result")
+        self.at("before the result")
         if result.copy_done is not None:
             result.copy_done.synchronize()
+        self.at("after the result")
         for i, one in enumerate(batch.reqs):
             chunked = batch.forward_mode.extend and one is self.chunked_req
             if one.finished_reason or one.is_retracted or chunked:

@@ -138,7 +138,7 @@ def _whole(log: Path, at: int) -> tuple[bool, str]:
     last = max(int(run.steps.emit.max(initial=0)) for run in e.runs)
     said = f"{e.gaps:,} gaps, {off} ns off, {negative} negative parts"
     if e.gaps:
-        said += f"; the last token {(at - last) / 1e9:.2f} s before the kill"
+        said += f"; the last token {abs(at - last) / 1e9:.2f} s {'before' if last < at else 'after'} the kill"
     return not off and not negative and e.gaps > 0, said
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -16,7 +17,12 @@ sys.path.insert(0, str(HERE))
 
 import toy_harness  # noqa: E402
 
-from stallbook.conformance import Limits, Script, conform  # noqa: E402
+from stallbook.adapters.attach import launched  # noqa: E402
+from stallbook.adapters.hooks import Hooks  # noqa: E402
+from stallbook.conformance import Finding, Limits, Outcome, Script, conform  # noqa: E402
+from stallbook.conformance.__main__ import main  # noqa: E402
+from stallbook.conformance.evidence import Evidence, own_words  # noqa: E402
+from stallbook.conformance.hindered import hindered  # noqa: E402
 
 SHORT = Script(requests=24, prompts=(8, 60), answers=(16, 40), at_once=8)
 ANY = Limits(residual=0.5, tail=1.0, cost=0.1)
@@ -75,5 +81,63 @@ def test_the_command_says_what_fails(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "FAILS" in done.stdout
-    assert "RuntimeError: it does not start" in done.stdout
+    assert "RuntimeError: it does not start (broken.py:8)" in done.stdout
+    assert "Raised by the harness" in done.stdout
+    assert "with --folder FOLDER they are" in done.stdout
     assert "0 hold, 1 fail, 0 not tried" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["no_such_module:ENGINE"], "no_such_module:ENGINE: No module named"),
+        (["toy_harness:NOTHING"], "toy_harness:NOTHING: module 'toy_harness' has no attribute 'NOTHING'"),
+        (["toy_harness:ENGINE", "--only", "killed", "--folder", "."], "is of another run; give a new folder"),
+    ],
+)
+def test_what_an_author_gets_wrong(
+    words: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "killed").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "argv", ["conformance", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert told in capsys.readouterr().err
+
+
+def test_what_fails_says_where_to_look_and_what_holds_does_not() -> None:
+    found = [Finding("serving", "tokens", held, "as counted") for held in (True, False)]
+    lines = Outcome("toy", found).table().splitlines()
+    assert [line.split()[0] for line in lines[3:6]] == ["holds", "FAILS", "Fewer"]
+
+
+def test_a_hook_that_failed_in_silence_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+    Hooks().call(lambda: {}["no such request"])
+    heard = capsys.readouterr().err.splitlines()
+    name, held, said = next(own_words(Evidence((), ()), heard))
+    assert (name, held) == ("nothing lost", False)
+    assert "KeyError: 'no such request'" in said
+    assert next(own_words(Evidence((), ()), ["stallbook: a.stall exists, so this recording goes to a-2.stall"]))[1]
+
+
+@pytest.mark.parametrize("loaded", ["import stallbook.record", "pass"])
+def test_a_fault_is_planted_under_attach_too(loaded: str, tmp_path: Path) -> None:
+    """Both bring a `sitecustomize`; each gives way to those behind it, and so to a third one."""
+    third = tmp_path / "third"
+    third.mkdir()
+    (third / "sitecustomize.py").write_text("print('the third one')\n")
+    info = tmp_path / "theirs-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[stallbook.adapters]\ntheirs = theirs:register\n")
+    (tmp_path / "theirs.py").write_text(f"{loaded}\ndef register(): print('registered')\n")
+    with hindered("a hook that raises", tmp_path) as case:
+        assert case is not None
+        path = os.pathsep.join([case.environment["PYTHONPATH"], str(tmp_path), str(third)])
+        code = "from stallbook.record import Recorder; print(Recorder.admit.__name__)"
+        told = launched({**os.environ, "PYTHONPATH": path}, tmp_path / "a.stall")
+        done = subprocess.run([sys.executable, "-c", code], env=told, capture_output=True, text=True, check=False)
+    assert (done.stdout.split("\n")[:-1], done.stderr) == (["registered", "the third one", "raises"], "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -14,22 +15,24 @@ from stallbook.record import Recorder
 class Adapter:
     """What each hook does. `rec` is the log of this process, `handles` the requests that are alive."""
 
-    def __init__(self, module: ModuleType, rec: Recorder, hooks: Hooks) -> None:
-        self.rec, self.handles = rec, dict[str, int]()
+    def __init__(self, module: ModuleType, folder: Path, hooks: Hooks) -> None:
+        self.rec, self.handles = Recorder(folder, engine="toy 1.0"), dict[str, int]()
+        self.last: int | None = None  # when the step before this one ended, if the loop went round at once
         self.evicted, self.running = set[str](), set[str]()
-        self.sched, self.decode, self.output = (rec.name(name) for name in ("sched", "decode", "output"))
+        self.sched, self.decode, self.output = (self.rec.name(name) for name in ("sched", "decode", "output"))
         for name, before, after in (
             ("add", self.arrives, None), ("step", self.begins, self.ends), ("schedule", None, self.scheduled),
             ("forward", None, self.emits), ("preempt", self.evicts, None), ("finish", self.finishes, None),
         ):  # fmt: skip
             hooks.around(module.Engine, name, before, after)
-        rec.fact("hooks", dict(hooks.found))  # the report says which were not found
+        self.rec.fact("hooks", dict(hooks.found))  # the report says which were not found
+        hooks.tell = self.rec.fact  # and whether they were switched off
 
     def arrives(self, engine: Any, request: Any) -> None:
         self.handles[request.name] = self.rec.arrive(request.name, request.prompt, request.limit)
 
     def begins(self, engine: Any) -> None:
-        self.rec.begin()
+        self.rec.begin(t=self.last)
         self.rec.enter(self.sched)
 
     def scheduled(self, batch: Any, engine: Any) -> None:
@@ -58,15 +61,14 @@ class Adapter:
         self.running.discard(request.name)
 
     def ends(self, batch: Any, engine: Any) -> None:
-        self.rec.end(decode_tokens=self.decoding) if batch else self.rec.drop()  # an idle turn of the loop
+        self.last = self.rec.end(decode_tokens=self.decoding) if batch else self.rec.drop()  # an idle turn
 
 
 def register() -> None:
     """Record where the variable STALLBOOK says; without it, do nothing."""
     folder, hooks = settle(), Hooks()
     if folder is not None and hooks.on:
-        rec = Recorder(folder, engine="toy 1.0")
-        when_imported("toy_engine", lambda module: Adapter(module, rec, hooks))
+        when_imported("toy_engine", lambda module: hooks.call(Adapter, module, folder, hooks))
 
 
 if __name__ == "__main__":

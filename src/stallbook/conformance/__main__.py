@@ -8,6 +8,7 @@ import tempfile
 from importlib import import_module
 from pathlib import Path
 
+from stallbook.conformance.outcome import Finding
 from stallbook.conformance.suite import PARTS, conform
 
 
@@ -20,11 +21,26 @@ def main() -> int:
     asked = parser.parse_args()
     module, _, name = asked.engine.partition(":")
     sys.path.insert(0, "")
-    engine = getattr(import_module(module), name or "ENGINE")
+    try:
+        engine = getattr(import_module(module), name or "ENGINE")
+    except (ModuleNotFoundError, AttributeError) as error:
+        parser.error(f"{asked.engine}: {error}")
+    for part in asked.only or PARTS:
+        if asked.folder is not None and (asked.folder / part).exists():
+            parser.error(f"{asked.folder / part} is of another run; give a new folder, or remove it")
     with tempfile.TemporaryDirectory() as temporary:
-        outcome = conform(engine, asked.folder or Path(temporary), only=asked.only)
+        outcome = conform(engine, asked.folder or Path(temporary), only=asked.only, told=_progress)
     print(outcome.table())
+    if outcome.failed:
+        kept = f"are in {asked.folder}/" if asked.folder else "were not kept; with --folder FOLDER they are"
+        print(f"Logs, and what the engine printed, {kept}.")
     return 0 if outcome.held else 1
+
+
+def _progress(finding: Finding) -> None:
+    """Each part takes the engine's start-up and a script, several times."""
+    if sys.stderr.isatty():
+        print(f"\r\033[K{finding.part}: {finding.name}", end="\n" if finding.held is False else "", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from stallbook.run import UNKNOWN, Run
 from stallbook.waits import boundary_gaps, first_tokens
 
 __all__ = ["Evidence", "account", "answered", "equal", "exact", "explained", "own_words", "read", "tokens"]
+
+FAILED: Final = "stallbook: a hook failed"
+"""How the hooks begin what they say of their first error."""
 
 Check = tuple[str, bool | None, str]
 """Name, whether it holds, what was seen."""
@@ -158,14 +161,16 @@ def _books(run: Run) -> dict[str, Mapping[str, Any]]:
     return {"engine": own, **found} if isinstance(own, Mapping) else found
 
 
-def own_words(e: Evidence) -> Iterator[Check]:
-    """What the recorders and the hooks say of themselves."""
+def own_words(e: Evidence, heard: Sequence[str] = ()) -> Iterator[Check]:
+    """What the recorders and the hooks say of themselves, in the log and on stderr."""
     losses = {"dropped": 0, "errors": 0, "refused": 0}
     for run in e.runs:
         for books in _books(run).values():
             for key in losses:
                 losses[key] += books.get(key, 0)
-    yield "nothing lost", not any(losses.values()), ", ".join(f"{n} {key}" for key, n in losses.items())
+    failed = [line for line in heard if line.startswith(FAILED)]
+    said = ", ".join(f"{n} {key}" for key, n in losses.items())
+    yield "nothing lost", not any(losses.values()) and not failed, "; ".join([said, *failed[:1]])
     hooks: dict[str, bool] = {}
     for run in e.runs:
         for name, found in run.facts.items():

@@ -38,9 +38,13 @@ class _Plant:
         return spec
 
 {plant}
-sys.meta_path.insert(0, _Plant())
+if {module!r} in sys.modules:  # an adapter that loads it as Python starts
+    plant(sys.modules[{module!r}])
+else:
+    sys.meta_path.insert(0, _Plant())
 here = __file__.rpartition("/")[0]
-for other in [one for one in sys.path if one != here]:  # whose name this one took
+behind = sys.path.index(here) + 1 if here in sys.path else 0  # one before it may have given way to this one
+for other in sys.path[behind:]:
     spec = PathFinder.find_spec("sitecustomize", [other])
     if spec is not None:
         module = type(sys)("sitecustomize")

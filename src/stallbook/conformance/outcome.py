@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass, field
+from typing import Final
+
+from stallbook.conformance.remedies import remedy
 
 __all__ = ["Finding", "Outcome"]
 
-_WORDS = {True: "holds", False: "FAILS", None: "not tried"}
+_WORDS: Final = {True: "holds", False: "FAILS", None: "not tried"}
+_COLUMNS: Final = 110
+_INDENT: Final = " " * 13
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,7 @@ class Outcome:
         return [one for one in self.findings if one.held is False]
 
     def table(self) -> str:
-        """For people: a part, its checks, and what was seen."""
+        """For people: a part, its checks, what was seen, and beneath what fails, where to look."""
         width = max((len(one.name) for one in self.findings), default=0)
         lines, part = [f"{self.engine}: conformance"], ""
         for one in self.findings:
@@ -45,6 +51,11 @@ class Outcome:
                 part = one.part
                 lines += ["", part]
             lines.append(f"  {_WORDS[one.held]:<9}  {one.name:<{width}}  {one.said}")
+            if one.held is False:
+                told = remedy(one.part, one.name)
+                lines += textwrap.wrap(
+                    told, _COLUMNS, initial_indent=_INDENT, subsequent_indent=_INDENT, break_on_hyphens=False
+                )
         counts = [sum(one.held is held for one in self.findings) for held in (True, False, None)]
         lines += ["", f"{counts[0]} hold, {counts[1]} fail, {counts[2]} not tried"]
         return "\n".join(lines)

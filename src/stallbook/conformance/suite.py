@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+import traceback
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -36,7 +37,7 @@ def conform(
 
     `told` is called with each finding as it is made.
     """
-    outcome = Outcome(engine.name)
+    outcome, folder = Outcome(engine.name), folder.absolute()  # the engine may run in a folder of its own
     for name, part in PARTS.items():
         if only and name not in only:
             continue
@@ -48,10 +49,22 @@ def conform(
                 if told is not None:
                     told(finding)
         except Exception as error:
-            outcome.findings.append(Finding(name, "the suite itself", False, f"{type(error).__name__}: {error}"[:300]))
+            outcome.findings.append(Finding(name, "the suite itself", False, _raised(error)))
             if told is not None:
                 told(outcome.findings[-1])
     return outcome
+
+
+def _raised(error: Exception) -> str:
+    """What was raised, and the line that it came from."""
+    *_, last = traceback.extract_tb(error.__traceback__)
+    return f"{type(error).__name__}: {error}"[:300] + f" ({Path(last.filename).name}:{last.lineno})"
+
+
+def _heard(server: Server) -> list[str]:
+    """What the recorders and the hooks said on stderr: each line once."""
+    lines = (line[line.index(_SAYS) :] for line in server.said().splitlines() if _SAYS in line)
+    return list(dict.fromkeys(lines))
 
 
 @contextmanager
@@ -75,15 +88,20 @@ def serving(engine: Engine, folder: Path) -> Iterator[Finding]:
     with _running(engine, folder, log, {}) as server:
         answers = server.load(asks, engine.script.at_once)
         own = server.counted()
+    heard = _heard(server)
 
     def checks() -> Iterator[Check]:
         yield evidence.answered(asks, answers)
-        e = evidence.read(log)
+        try:
+            e = evidence.read(log)
+        except StallbookError as error:
+            yield "a log", False, "; ".join([str(error), *heard[:2]])
+            return
         yield from evidence.equal(e, asks, answers, own)
         yield from evidence.exact(e)
         yield from evidence.explained(e, engine.limits)
         yield evidence.account(e, engine.limits)
-        yield from evidence.own_words(e)
+        yield from evidence.own_words(e, heard)
 
     yield from _findings("serving", checks())
 
@@ -161,6 +179,8 @@ def hindrance(engine: Engine, folder: Path) -> Iterator[Finding]:
             held = bool(held) and own.tokens in (None, got)
             held = held and (0 < lines < _MOST_LINES if case.speaks else not lines)
             said += f"; {lines} line{'s' * (lines != 1)} of the recorder's"
+            if lines and not held:
+                said += f", the first: {_heard(server)[0]}"
             if not case.speaks and case.log is not None:
                 held, said = held and not case.log.exists(), f"{said}; no log" if not case.log.exists() else "a log"
             yield Finding("hindered", name, held, said)

@@ -31,7 +31,9 @@ def _attach() -> None:
 
 def _give_way() -> None:
     """Run the `sitecustomize` that Python would have found without this one."""
-    others = [one for one in sys.path if os.path.abspath(one or ".") != _HERE]  # noqa: PTH100
+    places = [os.path.abspath(one or ".") for one in sys.path]  # noqa: PTH100
+    behind = places.index(_HERE) + 1 if _HERE in places else 0  # one before it may have given way to this one
+    others = [one for one, place in list(zip(sys.path, places, strict=True))[behind:] if place != _HERE]
     spec = PathFinder.find_spec("sitecustomize", others)
     if spec is not None and spec.loader is not None:
         spec.loader.exec_module(module_from_spec(spec))

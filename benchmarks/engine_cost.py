@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 import stallbook as sb
 from engine_load import Answer, Ask, calm, mixed
 from engine_server import Server
-from stallbook.run import UNKNOWN
+from stallbook.conformance.evidence import busy_ns
 
 
 @dataclass(frozen=True)
@@ -130,11 +130,10 @@ def cpu_ns(pid: int) -> int:
 
 
 def account(log: Path) -> float:
-    """The recorder's own account of its time in the engine core, as a share of the time in steps."""
+    """The recorder's own account of its time in the engine core, as a share of that in which a step was under way."""
     run = sb.open(log)
     books = run.facts.get("closed") or run.facts.get("recorder") or {}
-    own, steps = books["self_ns"], run.steps
-    return float(own / (steps.t1 - steps.t0)[steps.emit != UNKNOWN].sum())
+    return float(books["self_ns"] / busy_ns(run))
 
 
 def mean_ratio(ratios: list[float]) -> tuple[float, float]:

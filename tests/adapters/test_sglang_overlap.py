@@ -13,6 +13,7 @@ from fake_sglang import Batch, Hooked
 from fakes import MS, START, Clock, Stream, gaps
 
 import stallbook as sb
+from stallbook.conformance.evidence import busy_ns
 
 
 def test_a_batch_is_paired_with_its_own_result(tmp_path: Path, clock: Clock) -> None:
@@ -37,6 +38,8 @@ def test_a_batch_is_paired_with_its_own_result(tmp_path: Path, clock: Clock) -> 
     assert members == [["r1"], ["r1"], ["r2"], ["r1", "r2"], ["r1", "r2"], ["r1", "r2"]]
     assert run.steps.prefill_tokens.tolist() == [8, 0, 32, 0, 0, 0]
     assert run.steps.decode_tokens.tolist() == [0, 1, 0, 2, 2, 2]
+    steps = run.steps
+    assert busy_ns(run) == steps.t1.max() - START < (steps.t1 - steps.t0).sum()
     found = gaps(tmp_path / "a.stall")
     # r1's second token waited for r2's prefill, which was begun before its result was looked at. The forward pass that
     # made it lies before its first token.

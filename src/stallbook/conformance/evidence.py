@@ -14,12 +14,13 @@ from stallbook.conformance.engine import Answer, Ask, Counted, Limits
 from stallbook.counters import count
 from stallbook.digits import percent
 from stallbook.errors import StallbookError
+from stallbook.intervals import union
 from stallbook.log import open as open_log
 from stallbook.partition import Partition, partition
 from stallbook.run import UNKNOWN, Run
 from stallbook.waits import boundary_gaps, first_tokens
 
-__all__ = ["Evidence", "account", "answered", "equal", "exact", "explained", "own_words", "read", "tokens"]
+__all__ = ["Evidence", "account", "answered", "busy_ns", "equal", "exact", "explained", "own_words", "read", "tokens"]
 
 FAILED: Final = "stallbook: a hook failed"
 """How the hooks begin what they say of their first error."""
@@ -140,14 +141,20 @@ def account(e: Evidence, limits: Limits) -> Check:
     """What the recorders on the token's path say that they cost, as a share of the time in steps."""
     most, told = 0.0, []
     for run in e.runs:
-        steps = run.steps
-        busy = int((steps.t1 - steps.t0)[steps.emit != UNKNOWN].sum())
+        busy = busy_ns(run)
         for name, books in _books(run).items():
             if busy and not name.startswith("api") and isinstance(books.get("self_ns"), int):
                 most = max(most, books["self_ns"] / busy)
                 told.append(f"{name} {books['self_ns'] / busy:.2%}")
     said = f"{', '.join(told)} of the time in steps, at most {limits.cost:.1%}"
     return "the recorder's own account", most <= limits.cost if told else None, said if told else "not recorded"
+
+
+def busy_ns(run: Run) -> int:
+    """How long there was a step under way, of those that emitted. Steps may overlap."""
+    steps, emitted = run.steps, run.steps.emit != UNKNOWN
+    t0, t1 = union(steps.t0[emitted], steps.t1[emitted])
+    return int((t1 - t0).sum())
 
 
 def _books(run: Run) -> dict[str, Mapping[str, Any]]:

@@ -27,7 +27,7 @@ LONG_NS: Final = 250_000_000
 _CALL_NS: Final = 2_000
 """Of a hook what no clock inside it sees: its call, the original's through it, and the first look at the clock."""
 _LONGEST_NS: Final = 100_000
-"""A hook that took longer was interrupted."""
+"""Two hooks that took longer were interrupted."""
 
 thread_cpu = time.thread_time_ns
 
@@ -38,7 +38,7 @@ class Later:
     When `work` fails the entries are gone, and the failure is counted: they would only fail again.
     """
 
-    __slots__ = ("_clock", "_hooks", "_recorder", "_sample", "_work", "append", "entries", "since")
+    __slots__ = ("_clock", "_first", "_hooks", "_last", "_recorder", "_work", "append", "entries", "since")
 
     def __init__(
         self, work: Callable[[list[Any]], None], recorder: WholeRecorder, hooks: Hooks, clock: Callable[[], int]
@@ -48,18 +48,23 @@ class Later:
         self.append = self.entries.append
         self.since = clock()
         """When what waited was worked off last."""
-        self._sample = 0
+        self._first = self._last = 0
+        """What the hooks took that left the first entry and the last one."""
+
+    def first(self, now: int) -> None:
+        """To be called by a hook that began at `now` and left the only entry, if it is quicker than the others."""
+        self._first = self._clock() - now
 
     def look(self, now: int) -> None:
         """To be called by a hook that began at `now`, once `len(entries)` is over `FEW` or `since` is `LONG_NS` ago."""
-        self._sample = self._clock() - now
+        self._last = self._clock() - now
         if len(self.entries) >= _MANY or now - self.since > LONG_NS:
             self.flush()
 
     def flush(self) -> None:
         """Work off what waits. On the thread of the hooks."""
         entries, start = self.entries, thread_cpu()  # not the clock: the thread may be sent away meanwhile
-        hooks = len(entries) * min(self._sample + _CALL_NS, _LONGEST_NS)
+        hooks = len(entries) * min((self._first or self._last) + self._last + 2 * _CALL_NS, _LONGEST_NS) // 2
         try:
             self._work(entries)
         except Exception:

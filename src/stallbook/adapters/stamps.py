@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from itertools import repeat
 from typing import Any, Final
 
 __all__ = ["Scopes", "Stamps"]
@@ -35,10 +36,10 @@ class Stamps:
 
     def take(self) -> list[tuple[int, int]]:
         """What was stamped since the last call, as (time, name), in order of time."""
-        found = []
+        found: list[tuple[int, int]] = []
         for name, queue in self.queues.items():
-            while queue:
-                found.append((queue.popleft(), name))
+            found += zip(queue, repeat(name), strict=False)
+            queue.clear()
         found.sort()
         return found
 

@@ -6,8 +6,9 @@ is followed from step to step: as long as the same requests do, and each gets on
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from stallbook.adapters.device import DeviceLane, Track
@@ -25,15 +26,16 @@ NO_GRAPH: Final = (0, -1)
 class Flight:
     """A step that was scheduled and has not emitted yet."""
 
-    __slots__ = ("begun", "graph", "marks", "output", "sched0", "sched1", "step", "stretch", "track", "windows")
+    __slots__ = ("begun", "graph", "names", "sched0", "sched1", "step", "stretch", "times", "track", "windows")
 
     def __init__(
-        self, output: Any, step: int, begun: int, sched0: int, sched1: int, track: Track | None,
-        windows: Sequence[bytes] = (),
-    ) -> None:  # fmt: skip
-        self.output, self.step, self.track, self.windows = output, step, track, windows
+        self, step: int, begun: int, sched0: int, sched1: int, track: Track | None, windows: Sequence[bytes] = ()
+    ) -> None:
+        self.step, self.track, self.windows = step, track, windows
         self.begun, self.sched0, self.sched1 = begun, sched0, sched1
-        self.marks: list[tuple[int, int]] = []
+        self.names: list[int] = []
+        """What the scopes stamped while it was the one that ran, and `times`, when."""
+        self.times: list[int] = []
         self.graph = NO_GRAPH
         self.stretch: tuple[int, ...] = (0, 0)
         """Of the thread's time in this step that a wait for a CPU would prolong: how long, and its CPU time."""
@@ -61,7 +63,9 @@ class Steps:
         self.device: DeviceLane | None = None
         self.graphs: deque[tuple[int, int, int]] = deque(maxlen=256)
         """Time, graph code and padded size of forward passes."""
-        self._marks: list[tuple[int, int]] = []
+        self._names: list[int] = []
+        """What the scopes stamped, and `_times`, when; before `_at` it is some flight's."""
+        self._times: list[int] = []
         self._at = 0
         self._looked = (0, 0)
         self._aways = Aways()
@@ -69,7 +73,10 @@ class Steps:
 
     def begin(self) -> None:
         """More is told from here on: collect what the scopes stamped."""
-        self._marks += self.stamps.take()
+        if found := self.stamps.take():
+            times, names = zip(*found, strict=True)
+            self._times += times
+            self._names += names
 
     def renew(self) -> None:
         """Another thread runs the loop from now on, and nothing is under way."""
@@ -85,16 +92,15 @@ class Steps:
             self.batch[f"{request}\n{handle}"] = handle  # until the next step, where it leaves
 
     def scheduled(
-        self, output: Any, step: int, t0: int, t1: int, track: Track | None = None, cpu: int = 0,
-        windows: Sequence[bytes] = (),
-    ) -> None:  # fmt: skip
-        """The scheduler made `output` for another step in [t0, t1). cpu: the thread's CPU time then, if `apart`.
+        self, step: int, t0: int, t1: int, track: Track | None = None, cpu: int = 0, windows: Sequence[bytes] = ()
+    ) -> None:
+        """Another step was scheduled in [t0, t1). cpu: the thread's CPU time then, if `apart`.
 
         windows: of what has a name of its own inside (`WholeRecorder.host_window`).
         """
         self._collect(t0)
         begun = self.last if 0 <= self.last <= t0 else t0
-        flight = Flight(output, step, begun, t0, t1, track, windows)
+        flight = Flight(step, begun, t0, t1, track, windows)
         if self.apart:
             flight.stretch = self._look(t1, cpu) if begun < t0 else (0, 0)
         self.flights.append(flight)
@@ -112,49 +118,66 @@ class Steps:
 
     def _collect(self, t: int) -> None:
         """What the scopes stamped before `t` is the flight's that was scheduled last."""
-        marks, at = self._marks, self._at
-        while at < len(marks) and marks[at][0] < t:
-            at += 1
-        if at > self._at:
-            if self.flights:
-                flight = self.flights[-1]
-                flight.marks += [mark for mark in marks[self._at : at] if mark[0] >= flight.sched1]
-                self.last = max(self.last, marks[at - 1][0])
-            self._at = at
+        times, since = self._times, self._at
+        at = self._at = bisect_left(times, t, since)
+        if at > since and self.flights:
+            flight = self.flights[-1]
+            first = bisect_left(times, flight.sched1, since, at)
+            flight.names += self._names[first:at]
+            flight.times += times[first:at]
+            self.last = max(self.last, times[at - 1])
         while self.graphs and self.graphs[0][0] < t:
             _, *graph = self.graphs.popleft()
             if self.flights:
                 self.flights[-1].graph = graph[0], graph[1]
 
     def emitted(
-        self, output: Any, scheduled: Mapping[str, int], total: int, tokens: Callable[[], Mapping[str, int]],
-        outputs: int, t: int, t1: int, cpu: int, decoding: int = -1,
+        self, step: int, t: int, t1: int, cpu: int, scheduled: Mapping[str, int], total: int, outputs: int,
+        tokens: Mapping[str, int], decoding: int = -1,
     ) -> None:  # fmt: skip
-        """The step of `output` emitted at `t`, and was done with at `t1`, when the thread's CPU time was `cpu`.
+        """A step emitted at `t`, and was done with at `t1`, when the thread's CPU time was `cpu`.
 
-        scheduled: tokens of each request in its batch, `total` in all. outputs: requests that got tokens; `tokens()`
-        tells how many each, and is asked only where that is not one for each of the batch. decoding: how many of the
-        tokens were decoded, where the engine tells; else those of requests that got tokens in the step before.
+        scheduled: tokens of each request in its batch, `total` in all. tokens: of the `outputs` requests that got some,
+        how many each. decoding: how many of the scheduled ones were decoded, where the engine tells; else those of
+        requests that got tokens in the step before.
         """
-        self._collect(t)
-        flights, batch = self.flights, self.batch
-        while flights and flights[0].output is not output:
-            if not any(one.output is output for one in flights):
-                return
-            flights.popleft()  # it never emitted
-        if not flights:
+        flight = self._lands(step, t)
+        if flight is None:
             return
-        flight = flights.popleft()
-        tail, everyone, decode = b"", True, outputs
-        if total != outputs or outputs != len(scheduled) or scheduled.keys() != batch.keys():
-            decode, everyone, tail = self._settle(scheduled, tokens(), self._windows(flight, t))
-            decode = decode if decoding < 0 else decoding
-        elif flight.track is not None or flight.windows:
-            tail = self.recorder.tail(windows=self._windows(flight, t))
+        if total == outputs == len(scheduled) and scheduled.keys() == self.batch.keys():
+            self._emits(flight, t, t1, cpu, total, 0, True, self._tail(flight, t))
+            return
+        decode, everyone, tail = self._settle(scheduled, tokens, self._windows(flight, t))
+        decode = decode if decoding < 0 else decoding
+        self._emits(flight, t, t1, cpu, decode, total - decode, everyone, tail)
+
+    def repeated(self, step: int, t: int, t1: int, cpu: int) -> None:
+        """As `emitted`, of the same requests as the step before, each of which got the one token scheduled for it."""
+        flight = self._lands(step, t)
+        if flight is not None:
+            self._emits(flight, t, t1, cpu, len(self.batch), 0, True, self._tail(flight, t))
+
+    def _lands(self, step: int, t: int) -> Flight | None:
+        """The flight of a step, which emits at `t`. Those that were scheduled before it never emitted."""
+        self._collect(t)
+        flights = self.flights
+        while flights and flights[0].step < step:
+            flights.popleft()
+        return flights.popleft() if flights and flights[0].step == step else None
+
+    def _emits(
+        self, flight: Flight, t: int, t1: int, cpu: int, decode: int, prefill: int, everyone: bool, tail: bytes
+    ) -> None:  # fmt: skip
         names, times = self._segments(flight, t)
         self._looked_last(flight, self._look(t1, cpu))
-        self._done.append((flight, (t1, t, names, times, decode, total - decode, everyone, tail)))
+        self._done.append((flight, (t1, t, names, times, decode, prefill, everyone, tail)))
         self.last = t1
+
+    def _tail(self, flight: Flight, t: int) -> bytes:
+        """Of a step whose batch is the last one's: what the device did, if there is one."""
+        if flight.track is None and not flight.windows:
+            return b""
+        return self.recorder.tail(windows=self._windows(flight, t))
 
     def write(self, now: int, blocked: int = -1) -> None:
         """Write the steps that emitted since the last time. blocked: what keeps the first waiting request out, now."""
@@ -166,10 +189,9 @@ class Steps:
                 blocked, tail,
             )  # fmt: skip
         done.clear()
-        del self._marks[: self._at]
+        seen = self._at if self.flights else None
+        del self._names[:seen], self._times[:seen]
         self._at = 0
-        if not self.flights:
-            self._marks.clear()
 
     def _counters(self, done: Sequence[tuple[Flight, tuple[Any, ...]]], now: int) -> Iterable[Sequence[int]]:
         """What the OS counted, of each step that is to be written."""
@@ -193,13 +215,10 @@ class Steps:
 
     def _segments(self, flight: Flight, t: int) -> tuple[list[int], list[int]]:
         """Names and times of the step's segments, from the stamps of its hooks and scopes."""
-        names, times = [self.sched, self.handoff], [flight.sched0, flight.sched1]
+        names, times = [self.sched, self.handoff, *flight.names], [flight.sched0, flight.sched1, *flight.times]
         if flight.begun < flight.sched0:
             names.insert(0, self.loop)
             times.insert(0, flight.begun)
-        for when, name in flight.marks:
-            names.append(name)
-            times.append(when)
         if times[-1] < self.last < t:  # the engine did other things before it waited for this step
             names += (NO_NAME, self.handoff)
             times += (times[-1], self.last)

@@ -109,9 +109,7 @@ class Batches:
         self._usual = (requests, lengths, scheduled) if whole else _UNUSUAL
         prompts = 0 if one.chunks is None else total - one.decoding
         if self.steps.handles:  # even where all of its requests are gone by now: others waited meanwhile
-            self.steps.emitted(
-                number, scheduled, total, lambda: tokens, len(tokens), t, t1, cpu, total - prompts
-            )  # fmt: skip
+            self.steps.emitted(number, t, t1, cpu, scheduled, total, len(tokens), tokens, total - prompts)
         else:
             self.steps.dropped(number, t1, cpu)
         if [one for one in requests if one.finished_reason is not None]:

@@ -31,7 +31,7 @@ class Overlapped(Steps):
 
     def planned(self, step: int, t0: int, t1: int, cpu: int, track: Track | None) -> None:
         """A step was scheduled in [t0, t1), when the thread's CPU time was `cpu`."""
-        self.scheduled(step, step, t0, t1, track)
+        self.scheduled(step, t0, t1, track)
         flight, stretch = self.flights[-1], self._look(t1, cpu)
         busy = flight.begun < t0  # since the last look
         flight.stretch = (*stretch, *_NOTHING, *_NOTHING) if busy else (*_NOTHING,) * 3

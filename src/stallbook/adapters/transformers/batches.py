@@ -31,7 +31,7 @@ class Batches:
         self.admitted: set[str] = set()
         self.running: set[str] = set()
         self.plan = requests.Plan([])
-        self.plans: deque[tuple[list[Any], requests.Plan]] = deque()
+        self.plans: deque[tuple[list[Any], int, requests.Plan]] = deque()
         """Of the batches in flight."""
 
     def work(self, entries: list[Any]) -> None:
@@ -66,14 +66,14 @@ class Batches:
     def _was_scheduled(
         self, steps: Steps, batch: list[Any], step: int, t0: int, t1: int, track: Track | None, windows: list[bytes]
     ) -> None:  # fmt: skip
-        steps.scheduled(batch, step, t0, t1, track, windows=windows)
+        steps.scheduled(step, t0, t1, track, windows=windows)
         plan = self.plan
         if not plan.again(batch):
             plan = self.plan = requests.Plan(batch)
             self.full = plan.total >= self.budget
             if not plan.scheduled.keys() <= self.admitted:
                 self._admitted(steps, plan, t1)
-        self.plans.append((batch, plan))
+        self.plans.append((batch, step, plan))
 
     def _admitted(self, steps: Steps, plan: requests.Plan, t: int) -> None:
         new = [state for state in plan.states if state.request_id not in self.admitted]
@@ -90,17 +90,20 @@ class Batches:
             self.plans.popleft()  # it never emitted
         if not self.plans:
             return
-        plan = self.plans.popleft()[1]
+        _, step, plan = self.plans.popleft()
         outputs = plan.outputs
         if without:
             outputs = [one.state.request_id for one in batch if one.has_new_token and one not in without]
-        decoding = -1
-        if plan.scheduled.keys() != steps.batch.keys():  # one that sat out a step decodes when it is back
-            decoding = sum(count for request, count in plan.scheduled.items() if request in self.running)
-            self.running.update(outputs)
-        steps.emitted(
-            batch, plan.scheduled, plan.total, lambda: dict.fromkeys(outputs, 1), len(outputs), t, t1, cpu, decoding
-        )
+        known = plan.scheduled.keys() == steps.batch.keys()
+        if known and plan.total == len(outputs) == len(plan.scheduled):
+            steps.repeated(step, t, t1, cpu)
+        else:
+            decoding = -1
+            if not known:  # one that sat out a step decodes when it is back
+                decoding = sum(count for request, count in plan.scheduled.items() if request in self.running)
+                self.running.update(outputs)
+            tokens = dict.fromkeys(outputs, 1)
+            steps.emitted(step, t, t1, cpu, plan.scheduled, plan.total, len(outputs), tokens, decoding)
         if ended:
             self._finished(steps, ended, t1)
 

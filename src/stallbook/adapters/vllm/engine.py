@@ -8,7 +8,7 @@ import functools
 import itertools
 import sys
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import ModuleType
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ from stallbook.adapters.vllm import scopes
 __all__ = ["STEP", "Engine", "install"]
 
 STEP: Final = "_stallbook_step"
-"""The attribute of a `SchedulerOutput` that carries the step's number to a worker in another process."""
+"""The attribute of a `SchedulerOutput` that carries the step's number, to a worker in another process too."""
 _SETTINGS: Final = {
     "scheduler_config": (
         "max_num_seqs", "max_num_active_seqs", "max_num_batched_tokens", "max_num_scheduled_tokens",
@@ -46,7 +46,7 @@ _SETTINGS: Final = {
     "observability_config": ("jit_monitor_mode",),
 }  # fmt: skip
 _KV, _SEQS, _BUDGET = 1, 2, 3
-_SCHEDULED, _EMITTED, _EVICTED = range(3)
+_SCHEDULED, _EMITTED, _REPEATED, _EVICTED = range(4)
 
 
 def install(module: ModuleType, process: Process) -> None:
@@ -101,6 +101,8 @@ class Engine:
         self.stamps = Stamps(self.clock)
         self.full = False
         """Whether the last step took all the tokens that one may take."""
+        self.usual: Any = None
+        """Of the last step in which each request got the one token that was scheduled for it: the requests."""
         self.most_tokens, self.most_requests = (
             getattr(scheduler, name, sys.maxsize) for name in ("max_num_scheduled_tokens", "max_num_running_reqs")
         )
@@ -147,9 +149,13 @@ class Engine:
 
     # What runs in each step: as little as can be.
 
+    # What the engine made for a step is looked at while it is in the cache, and not kept: later it would be cold, and
+    # freed cold.
+
     def _schedule(self, original: Callable[..., Any]) -> Callable[..., Any]:
         clock, hooks, later, count = self.clock, self.hooks, self.later, itertools.count(1)
         append, apart, device = later.append, self.steps.apart, self.steps.device is not None
+        entries = later.entries
 
         @functools.wraps(original)
         def schedule(*args: Any, **more: Any) -> Any:
@@ -157,15 +163,16 @@ class Engine:
             output = original(*args, **more)
             if hooks.on:
                 try:
-                    t1, step = clock(), next(count)
-                    if apart:
-                        output._stallbook_step = step  # STEP
-                        append((_SCHEDULED, output, step, t0, t1, None, thread_cpu()))
-                    else:
-                        track = self.track = Track() if device else None
-                        append((_SCHEDULED, output, step, t0, t1, track, 0))
-                    if not output.total_num_scheduled_tokens:
+                    t1, step, total = clock(), next(count), output.total_num_scheduled_tokens
+                    output._stallbook_step = step  # STEP
+                    track = self.track = Track() if device else None
+                    cpu = thread_cpu() if apart else 0
+                    told = output if output.scheduled_new_reqs or output.finished_req_ids or _resumes(output) else None
+                    append((_SCHEDULED, step, total, t0, t1, track, cpu, told))
+                    if not total:
                         later.flush()  # the engine rests
+                    elif len(entries) == 1:
+                        later.first(t1)
                 except Exception:
                     hooks.failed()
             return output
@@ -181,8 +188,19 @@ class Engine:
             result = original(scheduler_output, *args, **more)
             if hooks.on:
                 try:
-                    t1 = clock()
-                    append((_EMITTED, scheduler_output, result, t, t1, thread_cpu()))
+                    t1, step, outputs = clock(), getattr(scheduler_output, STEP, 0), 0
+                    scheduled, total = (
+                        scheduler_output.num_scheduled_tokens,
+                        scheduler_output.total_num_scheduled_tokens,
+                    )
+                    for one in result.values():
+                        outputs += len(one.outputs)
+                    each = total == outputs == len(scheduled)
+                    if each and scheduled.keys() == self.usual:
+                        append((_REPEATED, step, t, t1, thread_cpu()))
+                    elif step and total:
+                        append((_EMITTED, step, t, t1, thread_cpu(), scheduled, total, outputs, _tokens(result)))
+                        self.usual = scheduled.keys() if each else None
                     if len(entries) > FEW or t1 - later.since > LONG_NS:
                         later.look(t1)
                 except Exception:
@@ -225,20 +243,25 @@ class Engine:
             self.later.flush()
             if request not in self.process.handles:
                 self.steps.another(request)
+                self.usual = None
 
     # What is done with it, some steps at a time.
 
     def work(self, entries: list[Any]) -> None:
         """Write what the hooks saw."""
-        self.steps.begin()
+        steps, usual, self.usual = self.steps, self.usual, None  # if this fails, nobody knows who decodes
+        steps.begin()
         for kind, *entry in entries:
             if kind == _SCHEDULED:
                 self._was_scheduled(*entry)
+            elif kind == _REPEATED:
+                steps.repeated(*entry)
             elif kind == _EMITTED:
-                self._was_emitted(*entry)
+                steps.emitted(*entry)
             else:
-                self.steps.evict(*entry)
-        self.steps.write(self.clock(), self._blocked())
+                steps.evict(*entry)
+        steps.write(self.clock(), self._blocked())
+        self.usual = usual
 
     def _blocked(self) -> int:
         """What keeps the first waiting request out; -1 where this scheduler's queues have other names."""
@@ -251,34 +274,32 @@ class Engine:
             return _BUDGET
         return _SEQS if len(running) >= self.most_requests else _KV
 
-    def _was_scheduled(self, output: Any, step: int, t0: int, t1: int, track: Track | None, cpu: int) -> None:
-        if output.finished_req_ids:
-            self.steps.finished(output.finished_req_ids, t0)
-        if not output.total_num_scheduled_tokens:
+    def _was_scheduled(
+        self, step: int, total: int, t0: int, t1: int, track: Track | None, cpu: int, told: Any
+    ) -> None:  # fmt: skip
+        """told: the scheduler's output, where somebody comes, is back, or is done."""
+        if told is not None and told.finished_req_ids:
+            self.steps.finished(told.finished_req_ids, t0)
+        if not total:
             return
-        self.full = output.total_num_scheduled_tokens >= self.most_tokens
-        self.steps.scheduled(output, step, t0, t1, track, cpu)
-        if output.scheduled_new_reqs:
-            self.steps.admitted([one.req_id for one in output.scheduled_new_reqs], t1)
-        cached = output.scheduled_cached_reqs
-        resumed = getattr(cached, "resumed_req_ids", None)
-        if resumed is None:
-            flags = getattr(cached, "resumed_from_preemption", ())
-            resumed = [name for name, is_back in zip(cached.req_ids, flags, strict=False) if is_back]
-        if resumed:
-            self.steps.admitted(resumed, t1)
+        self.full = total >= self.most_tokens
+        self.steps.scheduled(step, t0, t1, track, cpu)
+        if told is not None:
+            self.steps.admitted([one.req_id for one in told.scheduled_new_reqs], t1)
+            self.steps.admitted(_resumes(told), t1)
 
-    def _was_emitted(self, output: Any, result: Mapping[int, Any], t: int, t1: int, cpu: int) -> None:
-        if not output.total_num_scheduled_tokens:
-            return
-        outputs = 0
-        for one in result.values():
-            outputs += len(one.outputs)
 
-        def tokens() -> dict[str, int]:
-            every = (o for one in result.values() for o in one.outputs)
-            return {o.request_id: len(o.new_token_ids) for o in every if o.new_token_ids}
+def _resumes(output: Any) -> Collection[str]:
+    """Requests that are back after an eviction."""
+    cached = output.scheduled_cached_reqs
+    try:
+        return cached.resumed_req_ids  # type: ignore[no-any-return]
+    except AttributeError:  # before 0.11
+        flags = getattr(cached, "resumed_from_preemption", ())
+        return [name for name, is_back in zip(cached.req_ids, flags, strict=False) if is_back]
 
-        self.steps.emitted(
-            output, output.num_scheduled_tokens, output.total_num_scheduled_tokens, tokens, outputs, t, t1, cpu
-        )  # fmt: skip
+
+def _tokens(result: Mapping[int, Any]) -> dict[str, int]:
+    """How many tokens each request got."""
+    every = (o for one in result.values() for o in one.outputs)
+    return {o.request_id: len(o.new_token_ids) for o in every if o.new_token_ids}

@@ -111,7 +111,7 @@ def test_what_can_be_made_again_is_not_merely_listed(again: dict[str, str]) -> N
     listed = json.loads(LISTED.read_text(encoding="utf-8"))
     made = {page: [b for b in blocks(DOCS / f"{page}.md") if b.text in text] for page, text in again.items()}
     assert {page: len(found) for page, found in made.items()} == {
-        "ladder": 14, "rungs": 5, "sixth-pile": 1, "accuracy": 1, "report": 1,
+        "ladder": 14, "rungs": 6, "sixth-pile": 1, "accuracy": 1, "report": 1,
     }  # fmt: skip
     assert not {"sixth-pile", "accuracy", "report"} & set(listed)
     assert len(listed["ladder"]) == 2  # what the watermark costs: from logs, not from a study's tables

@@ -40,7 +40,9 @@ def planted(*requests: Request, step: float = 0.0, swaps: int = 1, **more: objec
     }
     none = np.zeros(0, np.int64)
     settings = Settings(**{"seconds": 30.0, "rate": 2.0, "gc_freeze": False, **more})  # type: ignore[arg-type]
-    return Engine(settings, requests, DemoCosts(laws, {}), None, None, Noise(none, none * 1.0, none, none, none * 1.0))
+    return Engine(
+        settings, requests, DemoCosts(laws, {}), None, None, Noise(none, none * 1.0, none, none, *[none * 1.0] * 3)
+    )
 
 
 def crowd(count: int = 40, every_ms: float = 30.0) -> tuple[Request, ...]:
@@ -135,7 +137,8 @@ def test_the_formula_is_fed_with_what_requests_held() -> None:
 def test_the_same_seed_gives_the_same_study(name: str) -> None:
     engine = planted(*crowd(15), kv_blocks=250)
     rows = np.arange(900)
-    noise = Noise(rows * 10_000_000, 1 + rows % 90 / 200, rows % 7, rows * 10_000_000, 1 + rows % 50 / 100)
+    t, work = rows * 10_000_000, np.full(900, 8e6)
+    noise = Noise(t, 1 + rows % 90 / 200, rows % 7, t, 1 + rows % 50 / 100, work, work)
     engine = replace(engine, noise=noise)
     one, again, other = (made(name, engine, seed=seed, draws=2) for seed in (1, 1, 2))
     assert one.points == again.points

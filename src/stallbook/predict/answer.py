@@ -1,8 +1,9 @@
 """Answers: what a change of settings would give, how sure that is, and whether the model may say anything at all.
 
-The middle of a prediction is the median of replicas, each with the noise of the recorded run drawn anew in blocks and
-the machine's level drawn from how far it drifted within the run. Their spread gives the interval. Beside it stands
-the first-order ceiling: the recorded gaps with the change's causes taken out and all else left as it was.
+A prediction is the run that the change gives on the machine of the recorded run, moment by moment: its speed and its
+noise in their own order. How sure it is, replicas tell, each with the noise drawn anew in blocks and the machine's
+level as far off as it drifted within the run: their spread is the interval's width. Beside it stands the first-order
+ceiling: the recorded gaps with the change's causes taken out and all else left as it was.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
+from statistics import NormalDist
 from typing import Any, Final
 
 import numpy as np
@@ -124,10 +126,8 @@ def predict(
     jobs: list[Job] = []
     for change in changes:
         settings = changed(base.model.settings, change)
-        random = Random(f"levels {seed}")  # the same for every change: what differs between two is the change
         jobs.append(Job(settings, whole=True, speed=speed))
-        for i in range(replicas):
-            level = math.exp(random.gauss(0.0, base.drift))
+        for i, level in enumerate(levels(replicas, base.drift, seed)):
             jobs.append(Job(settings, level, draw=1000 * seed + i, whole=i < 2, speed=speed))
     found = run(jobs)
     size = replicas + 1
@@ -136,27 +136,37 @@ def predict(
     ]  # fmt: skip
 
 
+def levels(count: int, drift: float, seed: int) -> list[float]:
+    """The machine's level in each replica: as far apart as it drifts, and 1 in the middle whatever their number.
+
+    They are the same for every change, so what differs between two is the change.
+    """
+    z = [NormalDist().inv_cdf((i + 0.5) / count) for i in range(count)]
+    scale = drift / math.sqrt(sum(one * one for one in z) / max(count - 1, 1)) if count > 1 else 0.0
+    Random(f"levels {seed}").shuffle(z)
+    return [math.exp(scale * one) for one in z]
+
+
 def _prediction(base: Base, change: Change, found: Sequence[Outcome]) -> Prediction:
     figures = {}
     for name in FIGURES:
-        values = [value for one in found if (value := one[name]) is not None]
-        if values:
-            figures[name] = _figure(values, count=name in COUNTS)
+        if (value := found[0][name]) is not None:
+            drawn = [other for one in found[1:] if (other := one[name]) is not None]
+            figures[name] = _figure(value, drawn, count=name in COUNTS)
     whole = [one.share for one in found if one.share]
     causes = sorted({cause for one in whole for cause in one})
     share = {c: float(np.mean([one.get(c, 0.0) for one in whole])) for c in causes}
     return Prediction(change, figures, share, ceiling(base, change), assumptions(base, change))
 
 
-def _figure(values: Sequence[float], *, count: bool) -> Figure:
-    """The middle of the replicas, and an interval from their spread: of logarithms, for times and rates."""
-    x = np.array(values, np.float64)
+def _figure(value: float, replicas: Sequence[float], *, count: bool) -> Figure:
+    """A value, and an interval around it as wide as the replicas are apart: in logarithms, for times and rates."""
+    x = np.array(replicas, np.float64)
     if count:
-        middle, spread = float(np.median(x)), Z * float(x.std(ddof=1)) if len(x) > 1 else 0.0
-        return Figure(middle, max(0.0, middle - spread), middle + spread)
-    logs = np.log(np.maximum(x, 1e-9))
-    middle, spread = float(np.median(logs)), Z * float(logs.std(ddof=1)) if len(x) > 1 else 0.0
-    return Figure(math.exp(middle), math.exp(middle - spread), math.exp(middle + spread))
+        spread = Z * float(x.std(ddof=1)) if len(x) > 1 else 0.0
+        return Figure(value, max(0.0, value - spread), value + spread)
+    wide = math.exp(Z * float(np.log(np.maximum(x, 1e-9)).std(ddof=1))) if len(x) > 1 else 1.0
+    return Figure(value, value / wide, value * wide)
 
 
 def ceiling(base: Base, change: Change) -> dict[str, float] | None:

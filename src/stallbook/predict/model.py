@@ -154,10 +154,13 @@ def _noise(seen: Observed, costs: DemoCosts, at: Mapping[str, Floats]) -> Noise:
     """What the laws and the probe leave of each decode and each chunk."""
     d, p = seen.tables["decode"], seen.tables["prefill"]
     good, fine = d["ns"] > 0, p["ns"] > 0
-    decode = d["ns"][good] / (decode_law(d, costs)[good] * at["decode"][good])
+    work = decode_law(d, costs)[good]
+    decode = d["ns"][good] / (work * at["decode"][good])
     law = np.array([costs.prefill(a, n) for a, n in zip(p["start"].tolist(), p["tokens"].tolist(), strict=True)])
-    chunk = p["ns"][fine] / (law[fine] * at["prefill"][fine]) if len(law) else np.ones(0)
-    return Noise(d["t"][good] - seen.origin, decode, d["delay"][good], p["t"][fine] - seen.origin, chunk)
+    law = law[fine] if len(law) else np.ones(0)
+    chunk = p["ns"][fine] / (law * at["prefill"][fine])
+    t, chunk_t = d["t"][good] - seen.origin, p["t"][fine] - seen.origin
+    return Noise(t, decode, d["delay"][good], chunk_t, chunk, work, law)
 
 
 def decode_law(d: Mapping[str, Any], costs: DemoCosts) -> Floats:

@@ -1,8 +1,12 @@
 """How fast a simulated machine is: the speed of a run over time, and what each step's noise adds to it.
 
 The noise is what the laws and the probe left over of the recorded run, step by step: a factor, and the wait for a
-core. It comes in the order in which it was recorded (the same moments of the same machine again), or in blocks drawn
-at random: noise is alike from step to step, so single steps must not be drawn.
+core. It is used up by work, not by time: a recorded step that took four times its law lies under four times as many
+moments, so whatever looked it up by the time would meet the slow steps too often, as soon as its steps are not the
+recorded ones.
+
+It comes in the order in which it was recorded (the same moments of the same machine again), or in blocks drawn at
+random: noise is alike from step to step, so single steps must not be drawn.
 """
 
 from __future__ import annotations
@@ -20,9 +24,11 @@ from stallbook.run import Ints
 __all__ = ["Noise", "RunPace"]
 
 BLOCK_NS: Final = 2_000_000_000
-"""Length of a block that is drawn."""
-LOOK_NS: Final = 5_000_000
-"""How finely the recorded order is looked up."""
+"""So long the noise goes on in the order in which it was recorded; then a place for it is sought anew."""
+STALL: Final = 2.0
+"""What takes longer than so many times its law was held up: the rest is ns that do not grow with the work."""
+CLOSE: Final = 1.0 - 1e-6
+"""Work that is this much of a row's is the row's."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -31,7 +37,8 @@ Floats = npt.NDArray[np.float64]
 class Noise:
     """A row a step that decoded: when it began (from the start of the run), its factor, its wait for a core in ns.
 
-    And a row a chunk of a prompt: when it began, and its factor.
+    And a row a chunk of a prompt: when it began, and its factor. work: what their laws give them, in ns at
+    the speed 1.
     """
 
     t: Ints
@@ -39,11 +46,59 @@ class Noise:
     delay: Ints
     chunk_t: Ints
     chunk_factor: Floats
+    work: Floats
+    chunk_work: Floats
 
     @property
     def mean(self) -> float:
         """The factor on the run's whole time."""
         return float(self.factor.mean()) if len(self.factor) else 1.0
+
+
+class _Tape:
+    """The noise of one kind of work, which is used up by work.
+
+    Work gets the factor of the row that its middle falls on, up to `STALL`. What a row had beyond that, and its wait
+    for a core, are ns that come whole, to whatever covers the middle of the row.
+    """
+
+    def __init__(self, t: Ints, work: Floats, factor: Floats, delay: Ints) -> None:
+        usual = np.minimum(factor, STALL)
+        self.work: list[float] = np.maximum(work, 1.0).tolist()
+        self.factor: list[float] = usual.tolist()
+        self.stall: list[float] = ((factor - usual) * work).tolist()
+        self.delay: list[int] = delay.tolist()
+        self.starts, self.ends = t, t + np.rint(work * factor).astype(np.int64) + delay
+        self._at, self._used = 0, 0.0
+
+    def place(self, t_ns: int) -> None:
+        """Go on from this moment of the recorded run: from the row that begins nearest to it."""
+        row = int(np.searchsorted(self.starts, t_ns, side="right")) - 1
+        if row < 0 or 2 * t_ns > int(self.starts[row] + self.ends[row]):
+            row += 1
+        self._at, self._used = row % len(self.work), 0.0
+
+    def take(self, work: float) -> tuple[float, int]:
+        """The factor on so much work, and its wait for a core."""
+        left, middle = work, 0.5 * work
+        usual, stall, delay = -1.0, 0.0, 0
+        while True:
+            at, whole = self._at, self.work[self._at]
+            rest = whole - self._used
+            part = rest if left > rest * CLOSE else left
+            left -= part
+            if usual < 0.0 and left <= middle:
+                usual = self.factor[at]
+            if self._used < 0.5 * whole <= self._used + part:
+                stall += self.stall[at]
+                delay += self.delay[at]
+            if part < rest:
+                self._used += part
+                break
+            self._at, self._used = (at + 1) % len(self.work), 0.0
+            if left <= (1.0 - CLOSE) * work:
+                break
+        return usual + stall / work, delay
 
 
 class RunPace:
@@ -55,11 +110,11 @@ class RunPace:
         """scale: a probe of so many ns is the speed 1. level: a factor on top. draw: the seed of the blocks."""
         self._speeds: list[float] = [level] if speed is None else (speed.values / scale * level).tolist()
         self._last = len(self._speeds) - 1
-        self._factors: list[float] = noise.factor.tolist() or [1.0]
-        self._delays: list[int] = noise.delay.tolist() or [0]
-        self._start = _table(noise.t, noise.t)
-        self._chunks: list[float] = noise.chunk_factor.tolist() or [1.0]
-        self._chunk_start = _table(noise.chunk_t, noise.t)
+        none = np.zeros(len(noise.chunk_t), np.int64)
+        self._steps = _tape(noise.t, noise.work, noise.factor, noise.delay)
+        self._chunks = _tape(noise.chunk_t, noise.chunk_work, noise.chunk_factor, none)
+        self._tapes = [tape for tape in (self._steps, self._chunks) if tape is not None]
+        self._span = max([int(tape.ends[-1]) for tape in self._tapes], default=1)
         self._random = None if draw is None else Random(draw)
         self._ends = 0
         self._shift = 0
@@ -69,32 +124,27 @@ class RunPace:
         row = t_ns // BIN_NS
         return self._speeds[min(self._last, row)]
 
-    def step(self, number: int, t_ns: int) -> tuple[float, int]:
+    def step(self, t_ns: int, work: float) -> tuple[float, int]:
         """See `Pace`."""
-        start = self._start
-        at = start[self._place(t_ns) % len(start)]
-        return self._factors[at], self._delays[at]
+        self._settle(t_ns)
+        return (1.0, 0) if self._steps is None or work <= 0 else self._steps.take(work)
 
-    def chunk(self, t_ns: int) -> float:
+    def chunk(self, t_ns: int, work: float) -> float:
         """See `Pace`."""
-        start = self._chunk_start
-        return self._chunks[start[self._place(t_ns) % len(start)]]
+        self._settle(t_ns)
+        return 1.0 if self._chunks is None or work <= 0 else self._chunks.take(work)[0]
 
-    def _place(self, t_ns: int) -> int:
-        """The moment of the recorded run whose noise this moment has."""
+    def _settle(self, t_ns: int) -> None:
+        """Seek a place for the noise, once a block has ended."""
+        if t_ns < self._ends:
+            return
+        self._ends = t_ns + BLOCK_NS
         if self._random is not None:
-            if t_ns >= self._ends:
-                span = len(self._start) * LOOK_NS
-                self._shift = int(self._random.random() * max(span - BLOCK_NS, 1)) - t_ns
-                self._ends = t_ns + BLOCK_NS
-            t_ns += self._shift
-        return t_ns // LOOK_NS
+            self._shift = int(self._random.random() * self._span) - t_ns
+        place = (t_ns + self._shift) % self._span
+        for tape in self._tapes:
+            tape.place(place)
 
 
-def _table(t: Ints, run: Ints) -> list[int]:
-    """The row that was going on, or the last before, for every `LOOK_NS` of the run."""
-    if not len(t):
-        return [0]
-    grid = np.arange(0, int(run[-1] if len(run) else t[-1]) + LOOK_NS, LOOK_NS)
-    rows: list[int] = np.maximum(np.searchsorted(t, grid, side="right") - 1, 0).tolist()
-    return rows
+def _tape(t: Ints, work: Floats, factor: Floats, delay: Ints) -> _Tape | None:
+    return _Tape(t, work, factor, delay) if len(t) else None

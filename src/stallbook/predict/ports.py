@@ -63,10 +63,13 @@ class Pace(Protocol):
     def speed(self, t_ns: int) -> float:
         """The factor on everything, `t_ns` after the start."""
 
-    def step(self, number: int, t_ns: int) -> tuple[float, int]:
-        """What one step adds: a factor on its passes and bookkeeping, and ns that it waited for a core."""
+    def step(self, t_ns: int, work: float) -> tuple[float, int]:
+        """What one step adds: a factor on its passes and bookkeeping, and ns that it waited for a core.
 
-    def chunk(self, t_ns: int) -> float:
+        work: what its pass takes at the speed 1, in ns; 0 where it has none.
+        """
+
+    def chunk(self, t_ns: int, work: float) -> float:
         """The same factor for a chunk of a prompt, or for the pass that it is mixed into."""
 
 
@@ -80,11 +83,11 @@ class SteadyPace:
         """See `Pace`."""
         return self.factor
 
-    def step(self, number: int, t_ns: int) -> tuple[float, int]:
+    def step(self, t_ns: int, work: float) -> tuple[float, int]:
         """See `Pace`."""
         return 1.0, 0
 
-    def chunk(self, t_ns: int) -> float:
+    def chunk(self, t_ns: int, work: float) -> float:
         """See `Pace`."""
         return 1.0
 

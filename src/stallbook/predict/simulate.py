@@ -138,10 +138,11 @@ class _Engine:
 
     def _execute(self, step: Plan, t0: int, kv: int, keys: tuple[int, ...]) -> None:
         """A step of any kind: what comes before its pass, then as every step."""
-        speed = self.pace.speed(t0)
-        noise, delay = self.pace.step(self.serial, t0)
+        speed, work = self.pace.speed(t0), self._work(step, kv)
         if self.costs.mixed and step.chunks:
-            noise, delay = self.pace.chunk(t0), 0
+            noise, delay = self.pace.chunk(t0, work), 0
+        else:
+            noise, delay = self.pace.step(t0, work)
         factor = speed * noise
         sched0 = self.now
         sched1 = self.now = sched0 + round(self.costs.sched(step) * factor)
@@ -153,24 +154,31 @@ class _Engine:
         for chunk in step.chunks:
             self._chunk(chunk, speed)
         prompt = sum([chunk.tokens for chunk in step.chunks])
-        self._pass(step, (t0, sched0, sched1), factor, delay, kv, keys, prompt)
+        self._pass(step, (t0, sched0, sched1), factor, delay, kv, keys, prompt, work)
 
     def _repeat(self, step: Plan, kv: int, keys: tuple[int, ...]) -> None:
         """A step that only decodes."""
         t0 = self.now
-        noise, delay = self.pace.step(self.serial, t0)
+        work = self._work(step, kv)
+        noise, delay = self.pace.step(t0, work)
         factor = self.pace.speed(t0) * noise
         self.now += round(self.costs.sched(step) * factor)
-        self._pass(step, (t0, t0, self.now), factor, delay, kv, keys, 0)
+        self._pass(step, (t0, t0, self.now), factor, delay, kv, keys, 0, work)
+
+    def _work(self, step: Plan, kv: int) -> float:
+        """What the step's pass takes at the speed 1; 0 where it has none."""
+        if step.decodes or (self.costs.mixed and step.chunks):
+            return self.costs.forward(step, kv)
+        return 0.0
 
     def _pass(
         self, step: Plan, began: tuple[int, int, int], factor: float, delay: int, kv: int, keys: tuple[int, ...],
-        prompt: int,
+        prompt: int, work: float,
     ) -> None:  # fmt: skip
         decode0 = emit = self.now
         rows = len(step.decodes)
         if rows or (self.costs.mixed and step.chunks):
-            emit = decode0 + round(self.costs.forward(step, kv) * factor) + delay
+            emit = decode0 + round(work * factor) + delay
         else:
             delay = 0
         output1 = emit
@@ -219,5 +227,5 @@ class _Engine:
             self._back(key)
         self.trail.prefilled.append((len(self.trail.steps), key))
         if not self.costs.mixed:
-            ns = self.costs.prefill(chunk.start, chunk.tokens) * speed * self.pace.chunk(self.now)
-            self._piece(PREFILL, ns, key)
+            work = self.costs.prefill(chunk.start, chunk.tokens)
+            self._piece(PREFILL, work * speed * self.pace.chunk(self.now, work), key)

@@ -25,14 +25,14 @@ import numpy.typing as npt
 from stallbook.demo.scheduler import CAPTURED, Plan
 from stallbook.predict.laws import Law, fit_law
 from stallbook.predict.observed import origin_of
-from stallbook.predict.pace import LOOK_NS, Noise, RunPace
+from stallbook.predict.pace import Noise
 from stallbook.predict.replay import Replay
 from stallbook.predict.speed import BIN_NS, Series
 from stallbook.predict.vllm import VllmSettings
 from stallbook.predict.vllm_replay import replay_vllm
 from stallbook.run import UNKNOWN, Ints, Run
 
-__all__ = ["VllmCosts", "VllmPace", "Watched", "fit_costs", "noise_of", "pass_law", "speed_of", "watch"]
+__all__ = ["VllmCosts", "Watched", "fit_costs", "noise_of", "pass_law", "speed_of", "watch", "without"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -221,19 +221,20 @@ def _pace(stretch: Ints, ratio: Floats) -> Floats:
     return np.asarray((factors / np.exp(np.log(factors).mean()))[stretch])
 
 
-def noise_of(seen: Watched, costs: VllmCosts, speed: Series) -> Noise:
-    """What laws and speed leave of each pass: of those that only decode, and of those with chunks in them."""
+def noise_of(seen: Watched, costs: VllmCosts) -> Noise:
+    """What the laws leave of each pass: of those that only decode, and of those with chunks in them.
+
+    The machine's speed is in it: it is seen in nothing else.
+    """
     table, ns, t0 = seen.table, seen.table["pass_ns"], seen.run.steps.t0
-    factor = ns / (pass_law(seen, costs.laws) * speed.at(t0))
+    work = pass_law(seen, costs.laws)
+    factor = ns / work
     plain, mixed = (ns > 0) & (table["chunk"] == 0), (ns > 0) & (table["chunk"] > 0)
     nothing, t = np.zeros(int(plain.sum()), np.int64), t0 - seen.origin
-    return Noise(t[plain], factor[plain], nothing, t[mixed], factor[mixed])
+    return Noise(t[plain], factor[plain], nothing, t[mixed], factor[mixed], work[plain], work[mixed])
 
 
-class VllmPace(RunPace):
-    """As `RunPace`; a drawn block brings its speed along, which is seen in the same steps as its noise."""
-
-    def speed(self, t_ns: int) -> float:
-        """See `Pace`."""
-        row = self._place(t_ns) % len(self._start) * LOOK_NS // BIN_NS
-        return self._speeds[min(self._last, row)]
+def without(noise: Noise, speed: Series) -> Noise:
+    """The noise that is left once this speed is known."""
+    plain, mixed = (speed.at(t + speed.origin) for t in (noise.t, noise.chunk_t))
+    return replace(noise, factor=noise.factor / plain, chunk_factor=noise.chunk_factor / mixed)

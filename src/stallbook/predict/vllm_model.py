@@ -12,13 +12,13 @@ from typing import Final
 import numpy as np
 
 from stallbook.errors import StallbookError
-from stallbook.predict.pace import Noise
+from stallbook.predict.pace import Noise, RunPace
 from stallbook.predict.ports import Request
 from stallbook.predict.simulate import Setup, simulate
 from stallbook.predict.speed import Series
 from stallbook.predict.trail import Trail
 from stallbook.predict.vllm import VllmPolicy, VllmSettings, settings_of
-from stallbook.predict.vllm_costs import VllmCosts, VllmPace, Watched, fit_costs, noise_of, watch
+from stallbook.predict.vllm_costs import VllmCosts, Watched, fit_costs, noise_of, watch, without
 from stallbook.predict.vllm_replay import HANDOFF, core_arrivals, gave_up, made_of, outputs_of
 from stallbook.run import UNKNOWN, Ints, Run
 
@@ -48,7 +48,8 @@ class VllmEngine:
             if (most := policy.most_of(one.prompt, one.max_new)) > policy.holds:
                 what = f"num_gpu_blocks={settings.num_gpu_blocks} cannot hold request {one.name!r} of {most} tokens"
                 raise StallbookError("bad-knob", what, f"leave at least {settings.blocks(most) + 1} blocks")
-        pace = VllmPace(speed or self.speed, self.noise, level=level, draw=draw)
+        noise = self.noise if speed is None else without(self.noise, self.speed)
+        pace = RunPace(speed, noise, level=level, draw=draw)
         return simulate(self.requests, Setup(policy, self.costs, pace))
 
 
@@ -83,7 +84,7 @@ def fit_vllm(run: Run) -> VllmModel:
         "the API server takes as long for a request, and clients ask as before: no request waits for another's end"
     ]
     requests = _requests(run, seen.origin, notes)
-    noise = noise_of(seen, costs, speed)
+    noise = noise_of(seen, costs)
     return VllmModel(settings, requests, costs, noise, speed, run=run, seen=seen, notes=tuple(notes))
 
 

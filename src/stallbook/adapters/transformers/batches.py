@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 from typing import Any, Final
 
 from stallbook.adapters.device import Track
@@ -30,9 +31,29 @@ class Batches:
         self.full = False
         self.admitted: set[str] = set()
         self.running: set[str] = set()
-        self.plan = requests.Plan([])
-        self.plans: deque[tuple[list[Any], int, requests.Plan]] = deque()
-        """Of the batches in flight."""
+        self.plan = self._latest = requests.Plan([])
+        self._flying: deque[tuple[list[Any], int, requests.Plan]] = deque()
+
+    # Where a batch is made and comes back: while it is in the cache.
+
+    def takes_off(self, batch: list[Any], step: int) -> requests.Plan:
+        """Who is in a batch that was scheduled as that step."""
+        plan = self._latest
+        if not plan.again(batch):
+            plan = self._latest = requests.Plan(batch)
+        self._flying.append((batch, step, plan))
+        return plan
+
+    def lands(self, batch: list[Any]) -> tuple[int, requests.Plan]:
+        """A batch's step and who is in it; 0 if it is none of ours. Those that were scheduled before never emit."""
+        flying = self._flying
+        while flying:
+            one, step, plan = flying.popleft()
+            if one is batch:
+                return step, plan
+        return 0, self._latest
+
+    # Some steps at a time.
 
     def work(self, entries: list[Any]) -> None:
         """Write what the hooks saw."""
@@ -64,16 +85,14 @@ class Batches:
         return _SEQS if len(scheduler.active_requests) >= scheduler.max_requests_per_batch else _KV
 
     def _was_scheduled(
-        self, steps: Steps, batch: list[Any], step: int, t0: int, t1: int, track: Track | None, windows: list[bytes]
+        self, steps: Steps, plan: requests.Plan, step: int, t0: int, t1: int, track: Track | None, windows: list[bytes]
     ) -> None:  # fmt: skip
         steps.scheduled(step, t0, t1, track, windows=windows)
-        plan = self.plan
-        if not plan.again(batch):
-            plan = self.plan = requests.Plan(batch)
+        if plan is not self.plan:
+            self.plan = plan
             self.full = plan.total >= self.budget
             if not plan.scheduled.keys() <= self.admitted:
                 self._admitted(steps, plan, t1)
-        self.plans.append((batch, step, plan))
 
     def _admitted(self, steps: Steps, plan: requests.Plan, t: int) -> None:
         new = [state for state in plan.states if state.request_id not in self.admitted]
@@ -84,16 +103,12 @@ class Batches:
         self.admitted.update(state.request_id for state in new)
 
     def _was_emitted(
-        self, steps: Steps, batch: list[Any], t: int, without: tuple[Any, ...], t1: int, cpu: int, ended: list[str]
+        self, steps: Steps, step: int, plan: requests.Plan, t: int, without: Collection[str], t1: int, cpu: int,
+        ended: list[str],
     ) -> None:  # fmt: skip
-        while self.plans and self.plans[0][0] is not batch:
-            self.plans.popleft()  # it never emitted
-        if not self.plans:
-            return
-        _, step, plan = self.plans.popleft()
         outputs = plan.outputs
         if without:
-            outputs = [one.state.request_id for one in batch if one.has_new_token and one not in without]
+            outputs = [request for request in outputs if request not in without]
         known = plan.scheduled.keys() == steps.batch.keys()
         if known and plan.total == len(outputs) == len(plan.scheduled):
             steps.repeated(step, t, t1, cpu)

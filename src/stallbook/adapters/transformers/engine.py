@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from threading import get_ident
 from types import ModuleType
 from typing import Any, Final
@@ -80,7 +80,7 @@ class Engine:
         self.graphs: runner.Graphs | None = None
         self.tensors = 0
         self.batch: list[Any] = []
-        self.emission: tuple[Any, int, tuple[Any, ...]] | None = None
+        self.emission: tuple[Any, int, Collection[str]] | None = None
         self.ended: list[str] = []
         self.batches: Batches | None = None
         self.updating = self.offloading = False
@@ -168,11 +168,12 @@ class Engine:
         def prepare_next_batch(processor: Any, *args: Any, **more: Any) -> Any:
             t0 = clock()
             found = original(processor, *args, **more)
-            if hooks.on and processor is self.processor:
+            if hooks.on and processor is self.processor and (batches := self.batches) is not None:
                 try:
                     if found:
                         self.count += 1
-                        later.append((SCHEDULED, self.batch, self.count, t0, self.tensors, self.track, self.windows))
+                        plan = batches.takes_off(self.batch, self.count)
+                        later.append((SCHEDULED, plan, self.count, t0, self.tensors, self.track, self.windows))
                         self.windows = []
                     else:
                         self.rests()
@@ -194,9 +195,9 @@ class Engine:
 
     def came_back(self, batch: list[Any], t: int) -> None:
         """The tokens of a batch are here."""
-        without: tuple[Any, ...] = ()
+        without: Collection[str] = ()
         if len(self.inputs) > 1:  # while it ran, some of its requests finished or lost their cache
-            without = tuple(one for one in batch if one.state.status in _WAITING)
+            without = {one.state.request_id for one in batch if one.state.status in _WAITING}
         self.emission = batch, t, without
 
     def _update_batch(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -215,9 +216,14 @@ class Engine:
                 self.updating = False
             try:
                 t1, emission = clock(), self.emission
-                if emission is not None:
+                if emission is not None and self.batches is not None:
                     ended, self.ended, self.emission = self.ended, [], None
-                    later.append((EMITTED, *emission, t1, thread_cpu(), ended))
+                    batch, t, without = emission
+                    step, plan = self.batches.lands(batch)
+                    if step:
+                        later.append((EMITTED, step, plan, t, without, t1, thread_cpu(), ended))
+                    elif ended:
+                        later.append((requests.FINISHED, ended, t1))
                     if len(entries) > FEW or t1 - later.since > LONG_NS:
                         later.look(t1)
             except Exception:

@@ -2,8 +2,9 @@
 
 In the environment of `make test-vllm`. One open-loop load, the same requests at the same times, is served by a fresh
 server for each setting, setting by setting and then all of them again, so that what drifts hits all alike. From the log
-of a run at the base settings the others are predicted; beside each prediction stands what was measured, and how far the
-repeats of one setting are apart. A run that FOLDER holds is not made again: `--runs 2` makes two more and stops.
+of a run at the base settings the others are predicted; beside each prediction stands what was measured, how far the
+repeats of one setting are apart, and what is off once the machine's speed in the measured run is known. A run that
+FOLDER holds is not made again: `--runs 2` makes two more and stops.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -33,7 +34,7 @@ FLAGS = {"max_num_batched_tokens": "--max-num-batched-tokens", "num_gpu_blocks":
 LENGTH = ("--max-model-len", "3424")
 """The longest request of the load, and no longer than what 120 blocks hold."""
 WARM = "warm"
-FIGURES = ("itl.p50", "itl.p90", "itl.p99", "ttft.p50", "preemptions")
+FIGURES = ("itl.p50", "itl.p90", "itl.p99", "ttft.p50", "ttft.p99", "tokens_per_s", "preemptions")
 
 
 def main() -> None:
@@ -116,12 +117,14 @@ async def offer(url: str, asked: argparse.Namespace) -> str:
 class Setting:
     """What became of one setting: of its runs, and of predictions of it from each base log.
 
-    paced: predictions of each of its runs from the first base log, told how fast the machine was in that run.
+    leveled, paced: by run, what each other base log says of it, told how fast the machine was in that run: on the
+    whole, and over time.
     """
 
     measured: list[Outcome] = field(default_factory=list)
     predicted: list[Prediction] = field(default_factory=list)
-    paced: list[Prediction] = field(default_factory=list)
+    leveled: list[list[Outcome]] = field(default_factory=list)
+    paced: list[list[Outcome]] = field(default_factory=list)
 
 
 def table(made: list[tuple[Path, dict[str, int]]], repeats: int) -> str:
@@ -129,34 +132,72 @@ def table(made: list[tuple[Path, dict[str, int]]], repeats: int) -> str:
     from stallbook.predict.answer import base_of, predict
     from stallbook.predict.outcome import outcome
     from stallbook.predict.pool import runner
-    from stallbook.predict.vllm_costs import speed_of, watch
 
     found = {name_of(change): Setting() for change in CHANGES}
     models = [(path, change, model(path)) for path, change in made]
-    notes, first = [], models[0][2]
+    bases = [one for _, change, one in models if not change]
+    notes = []
     for path, change, one in models:
         at = found[name_of(change)]
         at.measured.append(outcome(one.run))
-        speed = speed_of(watch(one.run, one.settings), first.costs.laws)
-        with runner(first.engine, workers=1) as simulate:
-            at.paced += predict(base_of(first, simulate, force=True), [change], simulate, speed=speed)
-        if change:
-            continue
-        with runner(one.engine, workers=1) as simulate:
-            base = base_of(one, simulate, force=True)
-            for other, prediction in zip(CHANGES, predict(base, CHANGES, simulate), strict=True):
-                found[name_of(other)].predicted.append(prediction)
-        off = ", ".join(f"{name} {base.misfit[name]:+.1%}" for name in FIGURES[:3])
+        others = [base for base in bases if base is not one]
+        at.leveled.append([leveled(base, change, one) for base in others])
+        at.paced.append([paced(base, change, one) for base in others])
         replay = one.seen.replay
-        notes.append(
+        note = (
             f"{path.name}: {len(replay.mismatches)} of {replay.steps:,} steps replayed otherwise, "
-            f"{replay.evictions} preemptions; the model on its own run: {off}"
+            f"{replay.evictions} preemptions; speed {relative(bases[0], one):.2f} of the first base run's"
         )
-    lines = ["| setting | figure | first base log | other base logs | measured | off | off, at each run's speed |"]
-    lines += ["|---|---|---|---|---|---|---|"]
+        if not change:
+            with runner(one.engine, workers=1) as simulate:
+                base = base_of(one, simulate, force=True)
+                for other, prediction in zip(CHANGES, predict(base, CHANGES, simulate), strict=True):
+                    found[name_of(other)].predicted.append(prediction)
+            off = ", ".join(f"{name} {base.misfit[name]:+.1%}" for name in FIGURES[:3])
+            note += f"; the model on its own run: {off}"
+        notes.append(f"- {note}")
+    head = (
+        "setting",
+        "figure",
+        "predicted",
+        "from other base logs",
+        "measured",
+        "off",
+        "off, at the run's level",
+        "off, at its speed",
+    )
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     lines += [row(name, figure, one) for name, one in found.items() for figure in FIGURES]
     floor = ", ".join(f"{name} {spread([one[name] for one in found['base'].measured]):.0%}" for name in FIGURES)
-    return "\n".join([*lines, "", f"The largest of {repeats} base runs is above the smallest by: {floor}.", *notes])
+    return "\n".join([*lines, "", f"The largest of {repeats} base runs is above the smallest by: {floor}.", "", *notes])
+
+
+def paced(base: VllmModel, change: dict[str, int], run: VllmModel) -> Outcome:
+    """What a base log says of a run with this change, on a machine as fast at each time as it was in that run."""
+    from stallbook.predict.outcome import brief
+    from stallbook.predict.vllm_costs import speed_of
+
+    speed = speed_of(run.seen, base.costs.laws)
+    return brief(base.simulate(replace(base.settings, **change), speed=speed))
+
+
+def leveled(base: VllmModel, change: dict[str, int], run: VllmModel) -> Outcome:
+    """What a base log says of a run with this change, on a machine as fast on the whole as it was in that run."""
+    from stallbook.predict.outcome import brief
+
+    return brief(base.simulate(replace(base.settings, **change), level=relative(base, run)))
+
+
+def relative(base: VllmModel, run: VllmModel) -> float:
+    """How much longer than in the base run its passes that only decode took, by the base run's laws."""
+    from stallbook.predict.vllm_costs import pass_law
+
+    def taken(one: VllmModel) -> float:
+        ns, plain = one.seen.table["pass_ns"], one.seen.table["chunk"] == 0
+        plain &= ns > 0
+        return float(ns[plain].sum() / pass_law(one.seen, base.costs.laws)[plain].sum())
+
+    return taken(run) / taken(base)
 
 
 def model(path: Path) -> VllmModel:
@@ -168,17 +209,28 @@ def model(path: Path) -> VllmModel:
 
 
 def row(name: str, figure: str, at: Setting) -> str:
-    """One line: the first prediction with its interval, the others, the median and range of what was measured."""
+    """One line: the first prediction with its interval, the others, the median and range of what was measured.
+
+    off: the median of the predictions from the median of what was measured. At the run's level or speed: the median
+    over all pairs of a base log and another run, and the lowest and highest of them.
+    """
     values = [float(one[figure] or 0.0) for one in at.measured]
     middle = statistics.median(values)
     first, *others = [one.figures[figure] for one in at.predicted]
-    off = [one.figures[figure].value / max(value, 1e-9) - 1 for one, value in zip(at.paced, values, strict=True)]
+    said = statistics.median(one.figures[figure].value for one in at.predicted)
     cells = (
         name, figure, f"{first.value:.3g} ({first.low:.3g} to {first.high:.3g})",
         ", ".join(f"{one.value:.3g}" for one in others), f"{middle:.3g} ({min(values):.3g} to {max(values):.3g})",
-        f"{first.value / max(middle, 1e-9) - 1:+.0%}", ", ".join(f"{one:+.0%}" for one in off),
+        f"{said / max(middle, 1e-9) - 1:+.0%}", *(pairs(figure, values, told) for told in (at.leveled, at.paced)),
     )  # fmt: skip
     return f"| {' | '.join(cells)} |"
+
+
+def pairs(figure: str, values: list[float], told: list[list[Outcome]]) -> str:
+    """How far predictions of single runs are off: the median, and the range."""
+    every = zip(values, told, strict=True)
+    off = [float(one[figure] or 0.0) / max(value, 1e-9) - 1 for value, said in every for one in said]
+    return f"{statistics.median(off):+.0%} ({min(off):+.0%} to {max(off):+.0%})" if off else ""
 
 
 def spread(values: list[float | None]) -> float:

@@ -40,7 +40,7 @@ COLUMNS: Final = ("row", "kv token", "chunk", "token", "pair", "emitting", "padd
 PASS: Final = ("step", "row", "kv token", "chunk", "token", "pair")
 CAPTURED_PASS: Final = ("step", "padded", "kv token", "pair")
 STRETCH_NS: Final = 2_000_000_000
-WINDOW_NS: Final = 1_000_000_000
+WINDOW_NS: Final = 2_000_000_000
 ROUNDS: Final = 6
 LEAST: Final = 8
 """Fewer steps than this are no law and no speed."""
@@ -176,22 +176,23 @@ def pass_law(seen: Watched, laws: Mapping[str, Law]) -> Floats:
 
 
 def speed_of(seen: Watched, laws: Mapping[str, Law]) -> Series:
-    """How much longer than these laws say passes took, over time: a running median over `WINDOW_NS`.
+    """How much longer than by these laws passes took over time: all of them within `WINDOW_NS`, over their laws.
 
     Of plain decodes alone: they come at all times, prompts by chance. The laws may be those of another run.
     """
     t, ns, law = seen.run.steps.t0, seen.table["pass_ns"], pass_law(seen, laws)
     plain = (ns > 0) & (seen.table["chunk"] == 0)
-    t, ratio = t[plain], (ns / law)[plain]
-    if len(t) < LEAST:
+    if int(plain.sum()) < LEAST:
         return Series(seen.origin, np.ones(1))
+    t = t[plain]
+    taken, due = (np.concatenate([[0.0], np.cumsum(one[plain])]) for one in (ns, law))
     edges = np.arange(seen.origin, t[-1] + BIN_NS, BIN_NS)
     low, high = (np.searchsorted(t, edges + way * WINDOW_NS // 2) for way in (-1, 1))
     enough = high - low >= LEAST
-    values = np.array([np.median(ratio[a:b]) if b - a >= LEAST else 1.0 for a, b in zip(low, high, strict=True)])
-    if enough.any():
-        values = np.interp(np.arange(len(values)), np.flatnonzero(enough), values[enough])
-    return Series(seen.origin, values)
+    if not enough.any():
+        return Series(seen.origin, np.array([taken[-1] / due[-1]]))
+    values = (taken[high] - taken[low])[enough] / (due[high] - due[low])[enough]
+    return Series(seen.origin, np.interp(np.arange(len(edges)), np.flatnonzero(enough), values))
 
 
 def _design(table: Mapping[str, Floats], terms: tuple[str, ...]) -> Floats:

@@ -1,7 +1,7 @@
 """The model of a vLLM run: its requests, its scheduler, what its steps cost. As `stallbook.predict.model` in all else.
 
-A vLLM log has no probe: how fast the machine was is read from its plain decode steps. vLLM freezes its heap, so
-collections are part of the noise.
+A vLLM log has no probe: how fast the machine was is part of the noise, and what its plain decode steps took tells it.
+vLLM freezes its heap, so collections are part of the noise, too.
 """
 
 from __future__ import annotations
@@ -36,19 +36,24 @@ class VllmEngine:
     requests: tuple[Request, ...]
     costs: VllmCosts
     noise: Noise
-    speed: Series
+    decodes: Series
+    """How fast the machine was by the passes that only decode: a part of the noise."""
+    speed: None = None
     heap: None = None
 
     def simulate(
         self, settings: VllmSettings, *, speed: Series | None = None, level: float = 1.0, draw: int | None = None
     ) -> Trail:  # fmt: skip
-        """The run that these settings would have given. More: as `stallbook.predict.model.setup_of`."""
+        """The run that these settings would have given. More: as `stallbook.predict.model.setup_of`.
+
+        speed: how much longer than by these laws passes that only decode took over time, of another run (`speed_of`).
+        """
         policy = VllmPolicy(settings)
         for one in self.requests:
             if (most := policy.most_of(one.prompt, one.max_new)) > policy.holds:
                 what = f"num_gpu_blocks={settings.num_gpu_blocks} cannot hold request {one.name!r} of {most} tokens"
                 raise StallbookError("bad-knob", what, f"leave at least {settings.blocks(most) + 1} blocks")
-        noise = self.noise if speed is None else without(self.noise, self.speed)
+        noise = self.noise if speed is None else without(self.noise, self.decodes)
         pace = RunPace(speed, noise, level=level, draw=draw)
         return simulate(self.requests, Setup(policy, self.costs, pace))
 
@@ -79,13 +84,13 @@ def fit_vllm(run: Run) -> VllmModel:
         raise StallbookError("no-replay", what, remedy, run.path)
     if not len(run.steps.id):
         raise StallbookError("no-model", "has no step", "record a server at work", run.path)
-    costs, speed = fit_costs(seen)
+    costs, decodes = fit_costs(seen)
     notes = [
         "the API server takes as long for a request, and clients ask as before: no request waits for another's end"
     ]
     requests = _requests(run, seen.origin, notes)
     noise = noise_of(seen, costs)
-    return VllmModel(settings, requests, costs, noise, speed, run=run, seen=seen, notes=tuple(notes))
+    return VllmModel(settings, requests, costs, noise, decodes, run=run, seen=seen, notes=tuple(notes))
 
 
 def _requests(run: Run, origin: int, notes: list[str]) -> tuple[Request, ...]:

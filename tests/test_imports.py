@@ -122,7 +122,7 @@ def test_the_recorder_needs_the_standard_library_alone() -> None:
     [
         "stallbook.record",
         "stallbook.adapters.vllm.engine",
-        "stallbook.adapters.sglang.engine",
+        "stallbook.adapters.sglang.scheduler",
         "stallbook.adapters.transformers.engine",
     ],
 )

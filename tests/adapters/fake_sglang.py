@@ -12,7 +12,7 @@ from fakes import Clock, Stream
 
 from stallbook.adapters.hooks import Hooks
 from stallbook.adapters.process import Process
-from stallbook.adapters.sglang import engine
+from stallbook.adapters.sglang import scheduler
 from stallbook.adapters.sglang.engine import Engine
 
 Meanwhile = Callable[[], None]
@@ -189,7 +189,7 @@ class Hooked:
         self.folder, self.clock = folder, clock
         self.process = process(folder, clock)
         self.module = module(**more)
-        engine.install(self.module, self.process)
+        scheduler.install(self.module, self.process)
         self.scheduler: Scheduler = self.module.Scheduler(clock, overlap, stream)
 
     @property

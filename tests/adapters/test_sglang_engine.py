@@ -11,7 +11,7 @@ from fake_sglang import Batch, Hooked, Req, Scheduler, module, process
 from fakes import MS, START, Clock, gaps
 
 import stallbook as sb
-from stallbook.adapters.sglang import engine
+from stallbook.adapters.sglang import scheduler
 from stallbook.run import NEVER
 
 
@@ -113,6 +113,36 @@ def test_retraction_and_recomputation(tmp_path: Path, clock: Clock) -> None:
     found = gaps(tmp_path / "a.stall")["r2", 9.0]
     assert found["preempt"] == (back - gone) / MS
     assert found["prefill"] == 11
+
+
+@pytest.mark.parametrize("loop", ["normal", "overlap"])
+def test_a_name_that_comes_again_is_another_request(loop: str, tmp_path: Path, clock: Clock) -> None:
+    """At once, while others decode and what the hooks saw is not written yet; its old row may still be in flight."""
+    served = Hooked(tmp_path / "a.stall", clock, overlap=loop == "overlap")
+    go = served.scheduler.overlap if loop == "overlap" else served.scheduler.normal
+    r1, first = served.req("r1"), served.req("r2", limit=4)
+    go(Batch([r1, first], [8, 8]))
+    running = Batch([r1, first])
+    while not first.finished_reason:
+        go(running)
+    second = served.req("r2", limit=6)
+    running.reqs = [r1]
+    go(Batch([second], [8]))
+    running.reqs = [r1, second]
+    while not second.finished_reason:
+        go(running)
+    go(None)
+    recorder = served.process.recorder
+    assert recorder is not None
+    assert (served.process.hooks.errors, recorder.errors, recorder.refused) == (0, 0, 1)
+    recorder.refused = 0  # it counts an id that is given a number
+    served.close()
+    run = sb.open(tmp_path / "a.stall")
+    assert run.notes.keys() <= {"refused_calls"}
+    assert run.requests.names == ("r1", "r2", "r2#2")
+    got = [int(run.emissions.tokens[run.emissions.request == i].sum()) for i in range(3)]
+    assert got == [len(r1.output_ids), 4, 6]
+    assert (run.requests.finish > 0).tolist() == [False, True, True]
 
 
 def test_an_eviction_that_never_ends(tmp_path: Path, clock: Clock) -> None:
@@ -250,7 +280,7 @@ def test_a_hook_that_raises_costs_nothing_but_itself(
 )
 def test_ranks(more: dict[str, int], role: str, tmp_path: Path, clock: Clock) -> None:
     made, ours = module(**more), process(tmp_path / "a.stall", clock)
-    engine.install(made, ours)
+    scheduler.install(made, ours)
     made.Scheduler(clock)
     assert ours.role == role
     assert (tmp_path / "a.dp1.stall").is_dir() == ("dp_rank" in more)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from random import Random
 
-from sglang_server import ENVIRONMENT, LARGE_POOL, OVERLAP, load, serving
+from sglang_server import ENVIRONMENT, LARGE_POOL, Layout, load, serving
 
 import stallbook as sb
 from engine_load import Ask, ids
@@ -34,7 +34,9 @@ def test_two_ranks(home: Path, tmp_path: Path) -> None:
     log = tmp_path / "out.stall"
     rng = Random(5)
     asks = [Ask(f"r{i}", ids(rng, 32), 48) for i in range(REQUESTS)]
-    with serving(home, tmp_path / "server.txt", OVERLAP, log, pool=LARGE_POOL, flags=("--dp-size", "2")) as server:
+    cpus = sorted(os.sched_getaffinity(0))  # on a CPU each rank wants some of its own
+    layout = Layout("ranks", {"SGLANG_CPU_OMP_THREADS_BIND": f"{cpus[0]}|{cpus[-1]}"}, ("--dp-size", "2"))
+    with serving(home, tmp_path / "server.txt", layout, log, pool=LARGE_POOL) as server:
         answers = load(server.url, asks)
     assert [one.error for one in answers if one.error] == []
     runs = [sb.open(one) for one in (log, tmp_path / "out.dp1.stall")]

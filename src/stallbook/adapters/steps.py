@@ -37,7 +37,7 @@ class Flight:
         """What the scopes stamped while it was the one that ran, and `times`, when."""
         self.times: list[int] = []
         self.graph = NO_GRAPH
-        self.stretch: tuple[int, ...] = (0, 0)
+        self.stretch: Any = (0, 0)
         """Of the thread's time in this step that a wait for a CPU would prolong: how long, and its CPU time."""
 
 

@@ -15,7 +15,7 @@ _PLUGIN = Plugin(
     "sglang",
     ("sglang",),
     {
-        _MANAGERS + "scheduler": "stallbook.adapters.sglang.engine",
+        _MANAGERS + "scheduler": "stallbook.adapters.sglang.scheduler",
         _MANAGERS + "tokenizer_manager": "stallbook.adapters.sglang.frontend",
         _MANAGERS + "detokenizer_manager": "stallbook.adapters.sglang.detokenizer",
     },

@@ -7,14 +7,11 @@ noted once it is processed. Each request keeps its answer as it grows: what it g
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from stallbook.adapters.sglang.steps import Overlapped
 
-__all__ = ["Batches", "Told", "Wait", "told", "wait_of"]
-
-
-_UNUSUAL: Final[tuple[Sequence[Any], Sequence[int], dict[str, int]]] = ((), (), {})
+__all__ = ["Batches", "Told", "Wait", "Watch", "wait_of"]
 
 
 class Wait:
@@ -46,25 +43,71 @@ def wait_of(result: Any, clock: Callable[[], int]) -> Wait | None:
 class Told(NamedTuple):
     """A batch whose result was processed.
 
-    chunks: prompt tokens of each request, where it prefilled; else None. decoding: how many of its requests decoded in
-    the same pass. width: tokens of each that were decoded, drafts included. lengths: of the answers, now.
+    rids: of its requests; "" for one that was done before, and whose row was still in flight. lengths: of the answers,
+    now. ended: who is done. chunks: prompt tokens of each request, where it prefilled; else None. decoding: how many of
+    its requests decoded in the same pass. width: tokens of each that were decoded, drafts included.
     """
 
+    rids: Sequence[str]
+    lengths: Sequence[int]
+    ended: Sequence[str]
     chunks: Sequence[int] | None
     decoding: int
     width: int
-    requests: Sequence[Any]
-    lengths: Sequence[int]
 
 
-def told(batch: Any, result: Any) -> Told:
-    """Note a batch, in the midst of a step."""
-    requests = batch.reqs
-    chunks, decoding = None, 0
-    if batch.forward_mode.is_extend():
-        chunks, decoding = batch.extend_lens, len(getattr(batch, "decoding_reqs", None) or ())
-    width = getattr(result, "speculative_num_draft_tokens", None) or 1
-    return Told(chunks, decoding, width, requests[:], [len(one.output_ids) for one in requests])
+class Watch:
+    """Looks at each batch once its result is processed, while all of it is in the cache, and keeps nothing of it.
+
+    What the engine made for a step would be cold later, and freed cold.
+    """
+
+    __slots__ = ("_ended", "_total", "requests")
+
+    def __init__(self) -> None:
+        self.requests: Sequence[Any] = ()
+        """Of the last batch, if it decoded and nobody ended in it."""
+        self._total = 0
+        """The lengths of their answers by now, added up."""
+        self._ended: Sequence[Any] = ()
+        """Who was done in the batch before."""
+
+    def look(self, batch: Any, result: Any) -> Told | None:
+        """What there is to tell; None if the same requests decoded as the last time, and each got a token."""
+        requests, total, goes_on = batch.reqs, 0, True
+        for one in requests:
+            total += len(one.output_ids)
+            if one.finished_reason is not None:
+                goes_on = False
+        extends, drafts = batch.forward_mode.is_extend(), getattr(result, "speculative_num_draft_tokens", None)
+        usual = goes_on and not extends and not drafts
+        if usual and requests == self.requests and total == self._total + len(requests):
+            self._total = total
+            return None
+        self.requests, self._total = (requests[:], total) if usual else ((), 0)
+        return self._told(batch, extends, drafts or 1)
+
+    def clear(self) -> None:
+        """The engine rests: let go of what was its."""
+        self.requests = self._ended = ()
+
+    def _told(self, batch: Any, extends: bool, width: int) -> Told:
+        before, self._ended = self._ended, [one for one in batch.reqs if one.finished_reason is not None]
+        rids = [one.rid for one in batch.reqs]
+        for i, one in enumerate(batch.reqs if before else ()):
+            if any(one is other for other in before):
+                rids[i] = ""
+        chunks, decoding = None, 0
+        if extends:
+            chunks, decoding = batch.extend_lens, len(getattr(batch, "decoding_reqs", None) or ())
+        ended = [one.rid for one in self._ended if not any(one is other for other in before)]
+        return Told(rids, [_length(one) for one in batch.reqs], ended, chunks, decoding, width)
+
+
+def _length(request: Any) -> int:
+    """Of its answer; what was drafted beyond its end is cut off."""
+    most, length = getattr(request, "finished_len", None), len(request.output_ids)
+    return length if most is None else min(length, most)
 
 
 class Batches:
@@ -73,19 +116,22 @@ class Batches:
     def __init__(self, steps: Overlapped) -> None:
         self.steps = steps
         self._known: dict[str, int] = {}
-        """The length of each request's answer, as far as its tokens are told; while `_usual` holds, before that."""
-        self._usual: tuple[Sequence[Any], Sequence[int], dict[str, int]] = _UNUSUAL
-        """Of a decode in which each request got one token: the requests, the lengths, and one for each."""
+        """The length of each request's answer, as far as its tokens are told: before the steps that `_again` counts."""
+        self._last = Told((), (), (), None, 0, 1)
+        self._whole = False
+        """Whether the last batch decoded one token of each of its requests, all of which are recorded."""
+        self._again = 0
+        """So many steps came after it that were like it."""
 
-    def admitted(self, requests: Iterable[Any], t: int) -> None:
+    def admitted(self, requests: Iterable[str], t: int) -> None:
         """Requests are in a batch that prefills."""
         steps, known = self.steps, self._known
         fresh = []
-        for one in requests:
-            handle = steps.handles.get(one.rid)
-            if handle is not None and (one.rid not in known or handle in steps.evicted):
-                known.setdefault(one.rid, 0)
-                fresh.append(one.rid)
+        for rid in requests:
+            handle = steps.handles.get(rid)
+            if handle is not None and (rid not in known or handle in steps.evicted):
+                known.setdefault(rid, 0)
+                fresh.append(rid)
         steps.admitted(fresh, t)
 
     def left(self, requests: Sequence[str], t: int) -> None:
@@ -95,58 +141,50 @@ class Batches:
             self._known.pop(one, None)
         self.steps.finished(requests, t)
 
+    def repeated(self, number: int, t: int, t1: int, cpu: int) -> None:
+        """The step of that number emitted at `t`: of the same requests as the last one, each of which got a token."""
+        if self._whole:
+            self._again += 1
+            self.steps.repeated(number, t, t1, cpu)
+        else:
+            lengths = [length + 1 for length in self._last.lengths]
+            self.emitted(number, self._last._replace(lengths=lengths, ended=()), t, t1, cpu)
+
     def emitted(self, number: int, one: Told, t: int, t1: int, cpu: int) -> int:
         """The step of that number emitted at `t`. Returns how many prompt tokens were in it."""
-        requests, lengths = one.requests, one.lengths
-        before, were, scheduled = self._usual
-        if one.chunks is None and one.width == 1 and requests == before and _grown(lengths, were):
-            tokens, total = scheduled, len(requests)
-        else:
-            self._catch_up()
-            tokens, scheduled = self._look(one)
-            total = sum(one.chunks) if one.chunks is not None else len(requests) * one.width
-        whole = one.chunks is None and one.width == 1 and len(tokens) == len(requests)
-        self._usual = (requests, lengths, scheduled) if whole else _UNUSUAL
+        self._catch_up()
+        self._last, count = one, len(one.rids)
+        tokens, scheduled = self._look(one)
+        total = sum(one.chunks) if one.chunks is not None else count * one.width
         prompts = 0 if one.chunks is None else total - one.decoding
         if self.steps.handles:  # even where all of its requests are gone by now: others waited meanwhile
             self.steps.emitted(number, t, t1, cpu, scheduled, total, len(tokens), tokens, total - prompts)
+            self._whole = one.chunks is None and one.width == 1 and len(tokens) == count == sum(tokens.values())
         else:
             self.steps.dropped(number, t1, cpu)
-        if [one for one in requests if one.finished_reason is not None]:
-            both = zip(requests, lengths, strict=True)
-            self.left([r.rid for r, n in both if r.rid in self.steps.handles and _last(r, n)], t1)
+        if one.ended:
+            self.left([rid for rid in one.ended if rid in self.steps.handles], t1)
         return prompts
 
     def _catch_up(self) -> None:
-        """What follows is not usual."""
-        _, lengths, scheduled = self._usual
-        self._known.update(zip(scheduled, lengths, strict=True))
-        self._usual = _UNUSUAL
+        """What follows is not like the last step."""
+        if self._again:
+            one, again = self._last, self._again
+            self._last = one = one._replace(lengths=[length + again for length in one.lengths])
+            self._known.update(zip(one.rids, one.lengths, strict=True))
+        self._again, self._whole = 0, False
 
     def _look(self, one: Told) -> tuple[dict[str, int], dict[str, int]]:
         """What each request got, and what of each was in the batch: request by request."""
         known, handles, evicted = self._known, self.steps.handles, self.steps.evicted
         tokens: dict[str, int] = {}
         scheduled: dict[str, int] = {}
-        for i, (request, length) in enumerate(zip(one.requests, one.lengths, strict=True)):
-            rid = request.rid
+        for i, (rid, length) in enumerate(zip(one.rids, one.lengths, strict=True)):
             if (handle := handles.get(rid)) is None:
                 continue
-            most = getattr(request, "finished_len", None)
-            length = length if most is None else min(length, most)
             if (got := length - known.get(rid, 0)) > 0:
                 tokens[rid] = got
             known[rid] = length
             if got > 0 or (one.chunks is not None and handle not in evicted):
                 scheduled[rid] = one.width if one.chunks is None else one.chunks[i]
         return tokens, scheduled
-
-
-def _grown(lengths: Sequence[int], before: Sequence[int]) -> bool:
-    """Each answer is longer by one."""
-    return [length - 1 for length in lengths] == before
-
-
-def _last(request: Any, length: int) -> bool:
-    """Whether it is done, and nothing came after an answer of this length."""
-    return request.finished_reason is not None and length >= len(request.output_ids)

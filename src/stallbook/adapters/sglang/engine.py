@@ -6,75 +6,31 @@ import atexit
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from types import ModuleType
 from typing import Any, Final
 
 from stallbook.adapters.device import Track, cuda_lane
 from stallbook.adapters.later import FEW, LONG_NS, Later, thread_cpu
 from stallbook.adapters.process import Process
-from stallbook.adapters.sglang import batches, config
+from stallbook.adapters.sglang import batches
 from stallbook.adapters.sglang.runner import watch
 from stallbook.adapters.sglang.steps import Overlapped
 from stallbook.adapters.stamps import Stamps
 from stallbook.adapters.steps import NO_GRAPH
 
-__all__ = ["HEALTH", "Engine", "install"]
+__all__ = ["HEALTH", "Engine"]
 
 HEALTH: Final = "HEALTH_CHECK"
 """How the ids of requests begin that nobody waits for but the server itself."""
 _STEP: Final = "_stallbook_step"
 """The attribute of a batch's result that carries the step's number: the batch itself goes on to be the next one's."""
 _GRAMMAR: Final = "grammar"
+_HOOK_NS: Final = 2_000
+"""Of a hook what no clock inside it sees."""
 _KV, _SEQS, _BUDGET = 1, 2, 3
-_PLANNED, _RAN, _EMITTED, _RETRACTED, _GONE, _IDLE = range(6)
+_PLANNED, _RAN, _EMITTED, _REPEATED, _RETRACTED, _GONE, _IDLE = range(7)
 
-Plan = tuple[int, int, int, int, Track | None, Sequence[Any] | None]
-"""A step that is scheduled: number, start and end, CPU time, the device's track, who comes in with it."""
-
-
-def install(module: ModuleType, process: Process) -> None:
-    """Hook the making of a scheduler: once it stands, it can be hooked itself.
-
-    What the scheduler hands out bound methods of while it is made has to be hooked before.
-    """
-    found: list[Engine] = []
-
-    def made(original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def init(self: Any, *args: Any, **more: Any) -> Any:
-            result = original(self, *args, **more)
-            try:
-                if process.hooks.on and not process.role:
-                    config.begin(self, process, lambda: found.append(Engine(self, process)))
-            except Exception:
-                process.hooks.failed()
-            return result
-
-        return init
-
-    def handled(original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def handle(self: Any, request: Any, *args: Any, **more: Any) -> Any:
-            if not (found and process.hooks.on):
-                return original(self, request, *args, **more)
-            return found[0].handle(functools.partial(original, self, request, *args, **more), request)
-
-        return handle
-
-    def reset(original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def reset_for_retract(request: Any, *args: Any, **more: Any) -> Any:
-            if not (found and process.hooks.on):
-                return original(request, *args, **more)
-            return found[0].retract(functools.partial(original, request, *args, **more), request)
-
-        return reset_for_retract
-
-    for owner, name, make in (
-        ("Scheduler", "__init__", made), ("Scheduler", "handle_generate_request", handled),
-        ("Req", "reset_for_retract", reset),
-    ):  # fmt: skip
-        process.hooks.wrap(getattr(module, owner, None), name, make, f"{owner}.{name}")
+Plan = tuple[int, int, int, int, Track | None, Sequence[str] | None]
+"""A step that is scheduled: number, start and end, CPU time after a rest, the device's track, who comes in with it."""
 
 
 class Engine:
@@ -89,12 +45,16 @@ class Engine:
         self.recorder = recorder
         self.stamps = Stamps(self.clock)
         self.steps = Overlapped(recorder, process.handles, self.stamps, False)
-        self.batches = batches.Batches(self.steps)
+        self.batches, self.watch = batches.Batches(self.steps), batches.Watch()
         self.later = Later(self.work, recorder, self.hooks, self.clock)
+        self.rested = True
+        """Whether the thread had nothing to do since it was looked at last."""
         self.number = self.pending = 0
         """The step that was scheduled last; how many ran and have not emitted."""
         self.plan: Plan | None = None
         """Scheduled, and not kept yet."""
+        self.took = 0
+        """What that costs, as sampled now and then."""
         self.budget = -1
         """Prompt tokens of the last prefill."""
         self.track: Track | None = None
@@ -128,11 +88,18 @@ class Engine:
                     if batch:
                         number = self.number = next(count)
                         track = self.track = Track() if device else None
-                        new = batch.reqs[:] if batch.forward_mode.is_extend() else None
-                        self.plan = number, t0, clock(), thread_cpu(), track, new
-                    elif entries and not self.pending:
-                        append((_IDLE, None))
-                        later.flush()  # the engine rests
+                        new = [one.rid for one in batch.reqs] if batch.forward_mode.is_extend() else None
+                        t1 = clock()
+                        cpu, self.rested = thread_cpu() if self.rested else -1, False
+                        self.plan = number, t0, t1, cpu, track, new
+                        if not entries:
+                            self.took = clock() - t1 + _HOOK_NS
+                    elif not self.pending:
+                        self.rested = True
+                        if entries:
+                            append((_IDLE, None))
+                            later.flush()
+                            self.watch.clear()
                 except Exception:
                     hooks.failed()
             return plan
@@ -140,7 +107,8 @@ class Engine:
         return get_next_batch_to_run
 
     def _run_batch(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        clock, hooks, append, graph = self.clock, self.hooks, self.later.append, self.graph
+        clock, hooks, later, graph = self.clock, self.hooks, self.later, self.graph
+        append, entries = later.append, later.entries
 
         @functools.wraps(original)
         def run_batch(batch: Any, *args: Any, **more: Any) -> Any:
@@ -149,11 +117,14 @@ class Engine:
             if hooks.on:
                 try:
                     if number:
+                        t = clock()
                         ran = NO_GRAPH if graph is None else graph(batch, result)
-                        append((_RAN, self.plan, number, clock(), thread_cpu(), ran))
+                        append((_RAN, self.plan, number, t, thread_cpu(), ran))
                         self.plan = None
                         setattr(result, _STEP, number)
                         self.pending += 1
+                        if len(entries) == 1:
+                            later.first(t - self.took)
                 except Exception:
                     hooks.failed()
             return result
@@ -161,7 +132,7 @@ class Engine:
         return run_batch
 
     def _process_batch_result(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        clock, hooks, later = self.clock, self.hooks, self.later
+        clock, hooks, later, look = self.clock, self.hooks, self.later, self.watch.look
         append, entries, waits = later.append, later.entries, str(getattr(self.scheduler, "device", "")) != "cpu"
 
         @functools.wraps(original)
@@ -183,9 +154,12 @@ class Engine:
                         self.pending -= 1
                         if wait is not None and wait.t:
                             t = wait.t
-                        told = batches.told(batch, result)
                         t1 = clock()
-                        append((_EMITTED, number, told, t, t1, thread_cpu()))
+                        told = look(batch, result)
+                        if told is None:
+                            append((_REPEATED, number, t, t1, thread_cpu()))
+                        else:
+                            append((_EMITTED, number, told, t, t1, thread_cpu()))
                         if len(entries) > FEW or t1 - later.since > LONG_NS:
                             later.look(t1)
                 except Exception:
@@ -202,6 +176,7 @@ class Engine:
         try:
             self.queued = False
             if not request.rid.startswith(HEALTH):
+                self._comes_again(request.rid)
                 limit = getattr(request.sampling_params, "max_new_tokens", None)
                 handle = self.process.arrived(
                     request.rid, len(request.input_ids or ()) or -1, -1 if limit is None else limit, self.clock()
@@ -216,6 +191,13 @@ class Engine:
         except Exception:
             self.hooks.failed()
         return result
+
+    def _comes_again(self, rid: str) -> None:
+        """A request of that name may be under way, or have been until now: then this is another one."""
+        if rid in self.process.handles or rid in self.steps.batch:
+            self.later.flush()
+            if rid not in self.process.handles:
+                self.steps.another(rid)
 
     def _add_request_to_queue(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -263,24 +245,30 @@ class Engine:
     def work(self, entries: list[Any]) -> None:
         """Write what the hooks saw."""
         steps, followed = self.steps, self.batches
+        usual, self.watch.requests = self.watch.requests, ()  # if this fails, what comes next is not like anything
         steps.begin()
-        for kind, *entry in entries:
+        for entry in entries:
+            kind = entry[0]
             if kind == _RAN:
-                plan, *ran = entry
+                _, plan, number, t, cpu, graph = entry
                 if plan is not None:
                     self._planned(plan)
-                steps.ran(*ran)
-            elif kind == _PLANNED:
-                self._planned(*entry)
+                steps.ran(number, t, cpu, graph)
+            elif kind == _REPEATED:
+                _, number, t, t1, cpu = entry
+                followed.repeated(number, t, t1, cpu)
             elif kind == _EMITTED:
-                self.budget = followed.emitted(*entry)
+                self.budget = followed.emitted(*entry[1:])
+            elif kind == _PLANNED:
+                self._planned(entry[1])
             elif kind == _RETRACTED:
-                steps.evict(*entry)
+                steps.evict(*entry[1:])
             elif kind == _GONE:
-                followed.left([entry[0]], entry[1])
+                followed.left([entry[1]], entry[2])
             else:
                 steps.rests()
         steps.write(self.clock(), self._blocked())
+        self.watch.requests = usual
 
     def _planned(self, plan: Plan) -> None:
         number, t0, t1, cpu, track, new = plan

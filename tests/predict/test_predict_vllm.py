@@ -11,6 +11,7 @@ from predict_logs import recorded
 
 from stallbook.demo.scheduler import ADMITS, BY_BUDGET, BY_KV, BY_SEQS, CAPTURED, EAGER, Plan, Sequence
 from stallbook.errors import StallbookError
+from stallbook.predict.knobs import needed
 from stallbook.predict.laws import Law
 from stallbook.predict.outcome import brief, outcome
 from stallbook.predict.ports import Request
@@ -229,6 +230,18 @@ def test_the_longest_length_ends_a_request() -> None:
     while policy.busy:
         step_of(policy)
     assert policy.free == 20
+
+
+def test_a_search_leaves_out_what_does_nothing() -> None:
+    own = replace(SMALL, max_num_batched_tokens=512)
+    change = {"max_num_batched_tokens": 128, "watermark": 0.0, "long_prefill_token_threshold": 128}
+    assert needed(own, change) == {"max_num_batched_tokens": 128}
+    assert needed(own, change | {"long_prefill_token_threshold": 64}) == {
+        "max_num_batched_tokens": 128, "long_prefill_token_threshold": 64,
+    }  # fmt: skip
+    held = replace(own, long_prefill_token_threshold=64)
+    assert needed(held, change)["long_prefill_token_threshold"] == 128
+    assert needed(own, {"max_num_batched_tokens": 4, "long_prefill_token_threshold": 8})  # refused later
 
 
 # The simulated server

@@ -14,7 +14,7 @@ from stallbook.demo.settings import Settings
 from stallbook.errors import StallbookError
 from stallbook.predict.vllm import VllmSettings
 
-__all__ = ["KNOBS", "Change", "Knob", "changed", "fixes", "knobs_of", "parse", "written"]
+__all__ = ["KNOBS", "Change", "Knob", "changed", "fixes", "knobs_of", "needed", "parse", "written"]
 
 Change = Mapping[str, Any]
 S = TypeVar("S", bound="Settings | VllmSettings")
@@ -24,7 +24,8 @@ S = TypeVar("S", bound="Settings | VllmSettings")
 class Knob:
     """One setting. causes: what turning it the right way is meant to remove. assumes: what a prediction takes for
     granted when it is turned. fix: the value that advice would give it, None where it has it already. tries: what a
-    search tries; empty where it is not the search's to change (memory is bought, load is not chosen).
+    search tries; empty where it is not the search's to change (memory is bought, load is not chosen). moot: whether it
+    does nothing in settings, so that a search does not offer it.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Knob:
     assumes: str = ""
     fix: Callable[[Any], Any] = lambda s: None
     tries: Callable[[Any], Sequence[Any]] = lambda s: ()
+    moot: Callable[[Any], bool] = lambda s: False
 
 
 def _flag(text: str) -> bool:
@@ -133,6 +135,20 @@ def changed(settings: S, change: Change) -> S:
         return replace(settings, **change)
     except ValueError as error:
         raise StallbookError("bad-knob", f"{written(change)}: {error}", "choose other values") from None
+
+
+def needed(settings: S, change: Change) -> Change:
+    """A change without what is as it was, and without what does nothing beside the rest."""
+    kept = {name: value for name, value in change.items() if value != getattr(settings, name)}
+    for name in tuple(kept):
+        moot, less = knobs_of(settings)[name].moot, {other: kept[other] for other in kept if other != name}
+        try:
+            both = changed(settings, kept), changed(settings, less)
+        except StallbookError:
+            continue
+        if all(map(moot, both)):
+            kept = less
+    return kept
 
 
 def fixes(settings: Settings | VllmSettings) -> list[Change]:

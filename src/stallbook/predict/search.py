@@ -16,7 +16,7 @@ from stallbook.compare.figures import figure
 from stallbook.demo.settings import Settings
 from stallbook.errors import StallbookError
 from stallbook.predict.answer import Base
-from stallbook.predict.knobs import Change, changed, fixes, knobs_of
+from stallbook.predict.knobs import Change, changed, fixes, knobs_of, needed
 from stallbook.predict.outcome import FIGURES, Outcome
 from stallbook.predict.pool import Job, Runner
 from stallbook.predict.vllm import VllmSettings
@@ -161,7 +161,7 @@ def _look(
     """Simulate those that were not seen yet, until `most` are."""
     own, new = base.model.settings, dict[tuple[Any, ...], tuple[Change, Job]]()
     for change in changes:
-        kept = {name: value for name, value in change.items() if value != getattr(own, name)}
+        kept = needed(own, change)
         key = tuple(sorted(kept.items()))
         if len(seen) + len(new) < most and key not in seen and (job := _job(own, kept)) is not None:
             new[key] = (kept, job)
@@ -184,13 +184,13 @@ def _rank(stage: Stage, goal: Goal, trade: str) -> tuple[float, float]:
 
 def _best(stages: Sequence[Stage], goal: Goal, trade: str) -> int | None:
     met = [i for i, stage in enumerate(stages) if goal.met(stage.outcome[goal.name])]
-    return min(met, key=lambda i: _price(stages[i], trade)) if met else None
+    return min(met, key=lambda i: (_price(stages[i], trade), len(stages[i].change))) if met else None
 
 
 def _front(stages: Sequence[Stage], name: str, trade: str) -> tuple[int, ...]:
     sign = -1.0 if name == "tokens_per_s" else 1.0
     points = [(sign * (s.outcome[name] or float("inf")), _price(s, trade)) for s in stages]
-    order = sorted(range(len(stages)), key=lambda i: points[i])
+    order = sorted(range(len(stages)), key=lambda i: (points[i], len(stages[i].change)))  # the same for less
     front, least = [], float("inf")
     for i in order:
         if points[i][1] < least:

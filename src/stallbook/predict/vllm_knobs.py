@@ -30,6 +30,7 @@ KNOBS: Final = {
             "long_prefill_token_threshold", int, ("prefill",),
             fix=lambda s: None if s.long_prefill_token_threshold else s.max_num_batched_tokens // 2,
             tries=lambda s: (0, *(n for n in _budgets(s) if n < s.max_num_batched_tokens)),
+            moot=lambda s: not 0 < s.long_prefill_token_threshold < s.max_num_batched_tokens,
         ),
         Knob(
             "num_gpu_blocks", int, ("preempt",), fix=lambda s: 2 * s.num_gpu_blocks,

@@ -147,10 +147,8 @@ class Engine:
     def _dispatched(self, code: int, padded: int) -> None:
         self.steps.graphs.append((self.clock(), code, padded))
 
-    # What runs in each step: as little as can be.
-
-    # What the engine made for a step is looked at while it is in the cache, and not kept: later it would be cold, and
-    # freed cold.
+    # What runs in each step: as little as can be. What the engine made for a step is looked at while it is in the
+    # cache, and not kept: later it would be cold, and freed cold.
 
     def _schedule(self, original: Callable[..., Any]) -> Callable[..., Any]:
         clock, hooks, later, count = self.clock, self.hooks, self.later, itertools.count(1)

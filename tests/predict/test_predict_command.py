@@ -17,7 +17,7 @@ FEW = ["--replicas", "2"]
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("predict") / "planted.jsonl.gz"
-    sb.log.write(planted(seconds=8.0), path)
+    sb.write(planted(seconds=8.0), path)
     return str(path)
 
 

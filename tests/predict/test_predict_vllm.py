@@ -73,6 +73,15 @@ def test_a_model_gives_its_own_run_again() -> None:
         assert own[name] == pytest.approx(was[name], rel=0.15), name
 
 
+def test_the_speed_of_another_run_takes_the_place_of_its_own() -> None:
+    model = fit_vllm(recorded("vllm"))
+    own, told = (brief(model.simulate(model.settings, speed=speed)) for speed in (None, model.decodes))
+    assert told["itl.p50"] == pytest.approx(own["itl.p50"], rel=0.03)
+    assert told["itl.p99"] == pytest.approx(own["itl.p99"], rel=0.03)
+    faster = replace(model.decodes, values=0.5 * model.decodes.values)
+    assert brief(model.simulate(model.settings, speed=faster))["itl.p50"] < 0.6 * own["itl.p50"]
+
+
 def test_a_smaller_budget_takes_off_the_tail_and_a_smaller_pool_makes_first_tokens_wait() -> None:
     model = fit_vllm(recorded("vllm"))
     own = brief(model.simulate(model.settings))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from random import Random
 
 import pytest
 from sglang_server import COUNTERS, LARGE_POOL, LOOPS, MIXED, Layout, Server, load
 
-import engine_load
-from stallbook.conformance import PARTS, Answer, Ask, Counted, Limits, Script, conform
+from engine_conforms import Serving, waited
+from stallbook.conformance import PARTS, Limits, Script, conform
 
 RETRACTING = {"SGLANG_TEST_RETRACT": "1", "SGLANG_TEST_RETRACT_INTERVAL": "20"}
 """Each twentieth decode SGLang retracts a request, as if its KV pool were full."""
@@ -38,44 +37,7 @@ class SGLang:
         server = Server(
             self.home, output, self.layout, log, pool=LARGE_POOL, environment=RETRACTING | dict(environment)
         )  # fmt: skip
-        try:
-            server.wait()
-        except BaseException:
-            server.reap()
-            raise
-        return Serving(server)
-
-
-@dataclass(frozen=True)
-class Serving:
-    """A server, as the suite wants to see it."""
-
-    server: Server
-
-    def load(self, asks: Sequence[Ask], at_once: int) -> list[Answer]:
-        """Stream all of them."""
-        prompts = [engine_load.ids(Random(one.seed), one.prompt_tokens) for one in asks]
-        wanted = [engine_load.Ask(a.name, ids, a.max_tokens) for a, ids in zip(asks, prompts, strict=True)]
-        return [Answer(one.name, one.tokens, one.error) for one in load(self.server.url, wanted, at_once)]
-
-    def counted(self) -> Counted:
-        """As /metrics has them."""
-        told = self.server.counters()
-        return Counted(tokens=told[COUNTERS[1]], preemptions=told[COUNTERS[0]])
-
-    def pids(self) -> dict[str, int]:
-        """The processes that record."""
-        found = self.server.processes()
-        return {name: found[role][0] for role, name in ROLES.items()}
-
-    def said(self) -> str:
-        """What it printed."""
-        return self.server.output.read_text(errors="replace")
-
-    def stop(self) -> None:
-        """End it; where a part of it is gone, SGLang looks for the reason for a minute first."""
-        whole = ROLES.keys() <= self.server.processes().keys()
-        self.server.stop() if whole else self.server.reap()
+        return Serving(waited(server), ROLES, load, COUNTERS[:2])
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from random import Random
 
 import pytest
 from vllm_load import load
 from vllm_server import COUNTERS, LAYOUTS, SMALL_POOL, THREE, Layout, Server
 
-import engine_load
-from stallbook.conformance import PARTS, Answer, Ask, Counted, Limits, Script, conform
+from engine_conforms import Serving, waited
+from stallbook.conformance import PARTS, Limits, Script, conform
+
+ROLES = {"api": "api:0", "engine": "engine"}
 
 
 @dataclass(frozen=True)
@@ -33,45 +34,8 @@ class VLLM:
         """A server that serves."""
         output = folder / "server.txt"
         server = Server(self.home, output, self.layout, log, blocks=SMALL_POOL, environment=environment)
-        try:
-            server.wait()
-        except BaseException:
-            server.reap()
-            raise
-        roles = {"api": "api:0", "engine": "engine"} | ({"worker": "worker:0"} if self.layout is THREE else {})
-        return Serving(server, roles)
-
-
-@dataclass(frozen=True)
-class Serving:
-    """A server, as the suite wants to see it."""
-
-    server: Server
-    roles: Mapping[str, str]
-
-    def load(self, asks: Sequence[Ask], at_once: int) -> list[Answer]:
-        """Stream all of them."""
-        prompts = [engine_load.ids(Random(one.seed), one.prompt_tokens) for one in asks]
-        wanted = [engine_load.Ask(a.name, ids, a.max_tokens) for a, ids in zip(asks, prompts, strict=True)]
-        return [Answer(one.name, one.tokens, one.error) for one in load(self.server.url, wanted, at_once)]
-
-    def counted(self) -> Counted:
-        """As /metrics has them."""
-        told = self.server.counters()
-        return Counted(tokens=told[COUNTERS[1]], preemptions=told[COUNTERS[0]])
-
-    def pids(self) -> dict[str, int]:
-        """The processes that record."""
-        found = self.server.processes()
-        return {name: found[role][0] for role, name in self.roles.items()}
-
-    def said(self) -> str:
-        """What it printed."""
-        return self.server.output.read_text(errors="replace")
-
-    def stop(self) -> None:
-        """End it."""
-        self.server.stop() if self.server.process.poll() is None else self.server.reap()
+        roles = ROLES | ({"worker": "worker:0"} if self.layout is THREE else {})
+        return Serving(waited(server), roles, load, COUNTERS[:2])
 
 
 @pytest.mark.parametrize("part", PARTS)

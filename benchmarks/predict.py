@@ -1,10 +1,11 @@
 """How far predictions are off: from the baseline run of each seed of a ladder to its other rungs, which were measured.
 
-    python benchmarks/predict.py LADDER_FOLDER [--repeats LOG ...] [--replicas 9]
+    python benchmarks/predict.py LADDER_FOLDER [--repeats LOG ...] [--held SEED ...] [--replicas 9]
 
-Each rung is predicted from the baseline of its seed alone, four times: with nothing known of the rung's machine; with
-the level of the rung's probe; with its probe over time; and with the speed of the rung's own decodes over time, which
-no prediction can have: what is left then is the simulator's own error. Beside them "nothing changes" and the ceiling.
+Each rung is predicted from the baseline of its seed alone: with nothing known of the rung's machine; with its probe,
+as a level and over time; with its probe and its waits for a core, which the OS counted; and with the speed of the
+rung's own decodes, which no prediction can have: what is left then is the simulator's own error. Beside them "nothing
+changes" and the ceiling. --held: the seeds that nothing was chosen on, in a table of their own.
 --repeats: logs of one setting and one trace, recorded several times: how far apart a measurement is from itself.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import sys
 from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor
@@ -28,17 +30,22 @@ from stallbook.partition import partition
 from stallbook.predict.answer import Base, base_of, ceiling, predict
 from stallbook.predict.model import decode_law, fit, simulate_with
 from stallbook.predict.model import settings_of as recorded
-from stallbook.predict.observed import observe
+from stallbook.predict.observed import observe, origin_of
 from stallbook.predict.outcome import Outcome, brief, of_partition
 from stallbook.predict.policy import DemoPolicy
 from stallbook.predict.pool import Job
 from stallbook.predict.replay import Replay, replay
-from stallbook.predict.speed import BIN_NS, Series, probe_series
+from stallbook.predict.speed import BIN_NS, Series, Waits, probe_series, waits_of
 from stallbook.study.rungs import RUNGS, settings_of
 
 TIMES = ("itl.p50", "itl.p90", "itl.p99", "itl.p99.9", "itl.max", "ttft.p50", "ttft.p99", "tokens_per_s")
 COUNTS = ("preemptions", "eager_steps")
-WAYS = ("nothing changes", "ceiling", "its own speed", "probe's level", "probe over time", "decodes' own speed")
+WAYS = (
+    "nothing changes", "ceiling", "machine unknown", "probe's level", "probe over time", "probe's level and waits",
+    "probe and waits over time", "decodes' own level", "decodes' own speed",
+)  # fmt: skip
+MACHINE = "probe and waits over time"
+"""What the accuracy of predictions is judged by: the machine as it was at the time, nothing of the engine."""
 
 
 def error(name: str, said: float | None, measured: float | None) -> float | None:
@@ -51,11 +58,11 @@ def error(name: str, said: float | None, measured: float | None) -> float | None
 
 
 def own_speed(base: Base, run: Any) -> Series:
-    """The speed of a rung's decodes over 2 s, waits for a core included, by the laws of the baseline."""
+    """The speed of a rung's decodes over 2 s by the laws of the baseline; its waits for a core stand apart."""
     table = observe(run, DemoPolicy(limits_of(recorded(run)))).tables["decode"]
     good = table["ns"] > 0
     law, t = decode_law(table, base.model.costs)[good], table["t"][good]
-    taken, due = np.cumsum((table["ns"] + table["delay"])[good]), np.cumsum(law)
+    taken, due = np.cumsum(table["ns"][good]), np.cumsum(law)
     edges = np.arange(t[0], t[-1], BIN_NS)
     low, high = np.searchsorted(t, edges - 10**9), np.minimum(np.searchsorted(t, edges + 10**9), len(t) - 1)
     values = (taken[high] - taken[low]) / np.maximum(due[high] - due[low], 1.0)
@@ -63,7 +70,14 @@ def own_speed(base: Base, run: Any) -> Series:
     return Series(int(t[0]), np.interp(np.arange(len(edges)), np.flatnonzero(known), values[known]))
 
 
-def at_own_speed(base: Base, settings: Any, run: Any) -> Outcome:
+def whole_speed(base: Base, run: Any) -> float:
+    """The same over all of a run."""
+    table = observe(run, DemoPolicy(limits_of(recorded(run)))).tables["decode"]
+    good = table["ns"] > 0
+    return float(table["ns"][good].sum() / decode_law(table, base.model.costs)[good].sum())
+
+
+def at_own_speed(base: Base, settings: Any, run: Any, waits: Waits) -> Outcome:
     """Simulated at the speed of the rung's own decodes, with what the baseline's own decodes leave as noise."""
     model, origin = base.model, base.model.seen.origin
     probe = model.speed
@@ -75,12 +89,12 @@ def at_own_speed(base: Base, settings: Any, run: Any) -> Outcome:
     noise = model.noise
     noise = replace(
         noise, factor=noise.factor * rest(noise.t + origin),
-        chunk_factor=noise.chunk_factor * rest(noise.chunk_t + origin), delay=noise.delay * 0,
+        chunk_factor=noise.chunk_factor * rest(noise.chunk_t + origin),
     )  # fmt: skip
     factors = rest(np.array([r.at_ns for r in model.requests]) + origin).tolist()
     requests = tuple(replace(r, tok_ns=r.tok_ns * f) for r, f in zip(model.requests, factors, strict=True))
     model = replace(model, noise=noise, requests=requests, speed=Series(origin, np.ones(1)))
-    return brief(simulate_with(model, settings, speed=theirs))
+    return brief(simulate_with(model, settings, speed=theirs, waits=waits))
 
 
 def cell(base: Base, folder: Path, rung: Any, seed: int, replicas: int) -> dict[str, Any]:
@@ -89,24 +103,31 @@ def cell(base: Base, folder: Path, rung: Any, seed: int, replicas: int) -> dict[
     measured, parts = of_partition(partition(run)), of_partition(partition(run, "post"))
     model, settings = base.model, settings_of(rung, base.model.settings)
     change = {k: v for k, v in vars(settings).items() if v != getattr(model.settings, k)}
-    series = probe_series(run)
+    series, waits = probe_series(run), waits_of(run, origin_of(run))
 
     def jobs(wanted: Any) -> list[Outcome]:
         return [job.run(model.engine) for job in wanted]
 
-    (told,) = predict(base, [change], jobs, replicas=replicas, speed=series)
+    (told,) = predict(base, [change], jobs, replicas=replicas, speed=series, waits=waits)
     level = series.level / model.speed.level if series and model.speed else 1.0
     said: dict[str, Any] = {"nothing changes": base.measured.values, "ceiling": ceiling(base, change) or {}}
-    said["its own speed"] = Job(settings).run(model.engine).values
-    said["probe's level"] = Job(settings, level).run(model.engine).values
-    said["probe over time"] = {name: f.value for name, f in told.figures.items()}
-    said["decodes' own speed"] = at_own_speed(base, settings, run).values
-    paired = simulate_with(model, settings, speed=series)
+    own = whole_speed(base, run) / whole_speed(base, model.run)
+    for way, job in (
+        ("machine unknown", Job(settings)), ("probe's level", Job(settings, level)),
+        ("probe over time", Job(settings, speed=series)),
+        ("probe's level and waits", Job(settings, level, waits=waits)),
+        ("decodes' own level", Job(settings, own, waits=waits)),
+    ):  # fmt: skip
+        said[way] = job.run(model.engine).values
+    said[MACHINE] = {name: f.value for name, f in told.figures.items()}
+    said["decodes' own speed"] = at_own_speed(base, settings, run, waits).values
+    paired = simulate_with(model, settings, speed=series, waits=waits)
     share = of_partition(partition(paired.run(), "post"))
     every = {*share.share, *parts.share}
     inside = {n: f.low <= (measured[n] or 0) <= f.high for n, f in told.figures.items()}
     return {
-        "cell": f"{rung.slug} s{seed}", "said": said, "measured": dict(measured.values), "inside": inside,
+        "cell": f"{rung.slug} s{seed}", "speed": level / own, "said": said, "measured": dict(measured.values),
+        "inside": inside,
         "tv": sum(abs(share.share.get(c, 0) - parts.share.get(c, 0)) for c in every) / 2,
         "top": share.top == parts.top, "base": dict(base.measured.values), "own": dict(base.own.values),
     }  # fmt: skip
@@ -129,10 +150,10 @@ def row(name: str, cells: list[str]) -> str:
     return f"| {name} | {' | '.join(cells)} |"
 
 
-def tables(found: list[dict[str, Any]]) -> None:
+def tables(found: list[dict[str, Any]], title: str) -> None:
     cells = [c for one in found for c in one["cells"]]
     names = (*TIMES, *COUNTS)
-    print(f"{len(cells)} cells; median error in % (worst tenth)\n")
+    print(f"{title}: {len(cells)} cells; median error in % (worst tenth)\n")
     print(row("", list(names)) + "\n|---|" + "---:|" * len(names))
     own = [[abs(one["misfit"][n]) for one in found] for n in names]
     print(row("the model on its own run", [summary(list(v)) for v in own]))
@@ -147,11 +168,13 @@ def tables(found: list[dict[str, Any]]) -> None:
         for n, yes in c["inside"].items():
             inside[n].append(yes)
     print("80% intervals hold: " + ", ".join(f"{n} {np.mean(v):.0%}" for n, v in inside.items()))
+    off = [abs(c["speed"] - 1) for c in cells]
+    print(f"the probe's speed over the decodes' own: off by {summary(list(off))}")
     for n in ("itl.p99", "itl.p99.9"):
         model, first = [], []
         for c in cells:
             true = c["measured"][n] / c["base"][n]
-            model.append(abs(c["said"]["probe over time"][n] / c["own"][n] / true - 1))
+            model.append(abs(c["said"][MACHINE][n] / c["own"][n] / true - 1))
             if n in c["said"]["ceiling"]:
                 first.append(abs(c["said"]["ceiling"][n] / c["base"][n] / true - 1))
         print(f"ratio at {n}: the model's {summary(list(model))}, the ceiling's {summary(list(first))}")
@@ -177,6 +200,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--repeats", type=Path, nargs="*", default=[])
+    parser.add_argument("--held", type=int, nargs="*", default=[])
+    parser.add_argument("--json", type=Path)
     parser.add_argument("--replicas", type=int, default=9)
     parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
@@ -187,7 +212,12 @@ def main() -> int:
         print(f"Replay: {len(counts)} runs, {steps:,} steps, {other} planned otherwise than recorded\n", flush=True)
         futures = [pool.submit(of_seed, args.folder, seed, args.replicas) for seed in seeds]
         found = [future.result() for future in futures]
-    tables(found)
+    if args.json:
+        args.json.write_text(json.dumps(found))
+    tables(found, "all seeds")
+    if held := [one for one, seed in zip(found, seeds, strict=True) if seed in args.held]:
+        print()
+        tables(held, "seeds " + ", ".join(map(str, args.held)))
     if len(args.repeats) > 1:
         floor(args.repeats)
     return 0

@@ -10,6 +10,7 @@ from predict_logs import HEAP, LAWS, SETTINGS, SIZES, planted, recorded
 
 from stallbook.errors import StallbookError
 from stallbook.predict.answer import base_of, ceiling, predict
+from stallbook.predict.costs import _prefill
 from stallbook.predict.heap import Collector, HeapFit
 from stallbook.predict.laws import fit_law
 from stallbook.predict.model import Model, fit, simulate_with
@@ -47,6 +48,19 @@ def test_sizes_that_are_off_the_line_are_seen(model: Model) -> None:
         wanted = 250_000 + 180_000 * size + SIZES.get(size, 0.0)
         found = law["step"] + law["row"] * size + sizes[size]
         assert np.isclose(found, wanted, rtol=0.12), size
+
+
+def test_small_chunks_cost_in_all_what_they_took_in_all() -> None:
+    random = np.random.default_rng(3)
+    tokens = random.integers(16, 2000, 800)
+    held_up = np.where((tokens <= 128) & (random.random(800) < 0.2), 4.0, 1.0)  # 1.6 times the law in all
+    ns = (500_000 + 12_000 * tokens) * held_up
+    law, groups = _prefill({"tokens": tokens, "start": 0 * tokens}, ns.astype(np.float64))
+    assert law["token"] == pytest.approx(12_000, rel=0.05)
+    small = tokens <= 128
+    wanted = ns[small].sum() / (500_000 + 12_000 * tokens[small]).sum()
+    assert groups[0] == pytest.approx(wanted, rel=0.25)
+    assert groups[0] > 1.25 > 1.1 > max(groups[1:])
 
 
 def test_the_heap_is_read_off_the_collections(model: Model) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from random import Random
 
 import numpy as np
@@ -13,7 +14,7 @@ from stallbook.predict.answer import levels
 from stallbook.predict.outcome import brief
 from stallbook.predict.pace import BLOCK_NS, STALL, Noise, RunPace
 from stallbook.predict.simulate import Setup, simulate
-from stallbook.predict.speed import Series
+from stallbook.predict.speed import Series, Waits
 from stallbook.predict.vllm import VllmPolicy
 from stallbook.predict.vllm_model import fit_vllm
 
@@ -102,6 +103,9 @@ class Unsteady:
     def speed(self, t_ns: int) -> float:
         return 1.0
 
+    def wait(self, since_ns: int, t_ns: int) -> int:
+        return 0
+
     def step(self, t_ns: int, work: float) -> tuple[float, int]:
         return self.chunk(t_ns, work), 0
 
@@ -122,3 +126,27 @@ def test_replicas_lie_around_the_run_that_they_are_drawn_from() -> None:
             [np.mean([np.log(one[name] / was[name]) for one in drawn]) for name in ("itl.p50", "itl.p90", "itl.p99")]
         )
     assert (np.abs(np.mean(off, axis=0)) < (0.03, 0.03, 0.06)).all(), off  # by the time: 0.01, 0.02, 0.18
+
+
+def test_an_engine_that_works_meets_every_wait_of_its_machine_once() -> None:
+    waits = Waits(np.array([5, 40, 41, 900]) * MS, np.array([3, 2, 7, 1]) * MS)
+    for bounds in ([0, 30, 60, 1000], [0, 40, 41, 42, 950], [0, 2000]):
+        pace = RunPace(None, noise_of([1.0] * 200), waits)
+        found = [pace.wait(a * MS, b * MS) for a, b in pairwise(bounds)]
+        assert sum(found) == 13 * MS
+    assert (
+        RunPace(None, noise_of([1.0]), waits).wait(6 * MS, 41 * MS) == 2 * MS
+    )  # one that slept meanwhile met no other
+    assert RunPace(None, noise_of([1.0])).wait(0, 10 * MS) == 0
+
+
+def test_drawn_waits_come_as_often_as_they_came() -> None:
+    t = np.arange(50, 1900, 100) * MS
+    pace = RunPace(None, noise_of([1.0] * 200), Waits(t, np.full(len(t), MS)), draw=4)
+    now = 0
+    total = 0
+    while now < 400_000 * MS:
+        pace.step(now, 10.0 * MS)
+        total += pace.wait(now, now + 10 * MS)
+        now += 10 * MS
+    assert total / now == pytest.approx(0.01, rel=0.1)

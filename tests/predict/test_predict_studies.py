@@ -18,6 +18,7 @@ from stallbook.predict.laws import Law
 from stallbook.predict.model import Engine
 from stallbook.predict.pace import Noise
 from stallbook.predict.ports import Request
+from stallbook.predict.speed import Waits
 from stallbook.predict.studies import STUDIES, Asked, Study, disaggregate, floor, watermark
 from stallbook.predict.studies.queue import erlang_c, mean_wait
 from stallbook.report.studied import dumps
@@ -40,9 +41,8 @@ def planted(*requests: Request, step: float = 0.0, swaps: int = 1, **more: objec
     }
     none = np.zeros(0, np.int64)
     settings = Settings(**{"seconds": 30.0, "rate": 2.0, "gc_freeze": False, **more})  # type: ignore[arg-type]
-    return Engine(
-        settings, requests, DemoCosts(laws, {}), None, None, Noise(none, none * 1.0, none, none, *[none * 1.0] * 3)
-    )
+    noise = Noise(none, none * 1.0, none, none, *[none * 1.0] * 3)
+    return Engine(settings, requests, DemoCosts(laws, {}), None, None, Waits(none, none), noise)
 
 
 def crowd(count: int = 40, every_ms: float = 30.0) -> tuple[Request, ...]:

@@ -23,7 +23,7 @@ from stallbook.predict.knobs import Change, changed, knobs_of, written
 from stallbook.predict.model import AnyModel
 from stallbook.predict.outcome import FIGURES, Outcome, of_partition
 from stallbook.predict.pool import Job, Runner
-from stallbook.predict.speed import Series
+from stallbook.predict.speed import Series, Waits
 from stallbook.tally import Distribution, tally
 
 __all__ = ["LIMITS", "REPLICAS", "Base", "Figure", "Prediction", "base_of", "predict"]
@@ -120,15 +120,15 @@ def _drift(model: AnyModel) -> float:
 
 def predict(
     base: Base, changes: Sequence[Change], run: Runner, *, replicas: int = REPLICAS, speed: Series | None = None,
-    seed: int = 1,
+    waits: Waits | None = None, seed: int = 1,
 ) -> list[Prediction]:  # fmt: skip
-    """Each change on its own. speed: the machine's series where another run's is to be assumed."""
+    """Each change on its own. speed, waits: the machine's series where another run's are to be assumed."""
     jobs: list[Job] = []
     for change in changes:
         settings = changed(base.model.settings, change)
-        jobs.append(Job(settings, whole=True, speed=speed))
+        jobs.append(Job(settings, whole=True, speed=speed, waits=waits))
         for i, level in enumerate(levels(replicas, base.drift, seed)):
-            jobs.append(Job(settings, level, draw=1000 * seed + i, whole=i < 2, speed=speed))
+            jobs.append(Job(settings, level, draw=1000 * seed + i, whole=i < 2, speed=speed, waits=waits))
     found = run(jobs)
     size = replicas + 1
     return [

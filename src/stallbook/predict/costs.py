@@ -14,6 +14,7 @@ so that their steps add up to what they took.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -34,20 +35,29 @@ LARGE: Final = 1024
 """A chunk beyond this many tokens no longer fits the cache that its products run in."""
 SETTLED: Final = 4.0
 """So many separate stretches of a run in which a size was seen count as much as the line through all sizes."""
-STRETCH_NS: Final = 2_000_000_000
-ROUNDS: Final = 6
+STRETCH_NS: Final = 500_000_000
+ROUNDS: Final = 8
+PACED: Final = 0.5
+"""So much of what a stretch is off the law (as a power) is put down to the machine in each round: were it all, nothing
+would be left to find a law by, since a batch hardly changes within a stretch."""
+CHUNKS: Final = (128, 256, 512)
+"""Where one group of chunks ends and the next begins: each group costs in all what it took in all."""
 FEW: Final = 30
-"""So many steps of a size are half as good as knowing it."""
-COMPACT_OUTPUT: Final = 0.33
+"""So many steps of a size, or chunks of a group, are half as good as knowing it."""
+COMPACT_OUTPUT: Final = 0.45
 """What output costs with flat arrays over what it costs with objects: measured once, since no log holds both."""
 
 
 @dataclass(frozen=True)
 class DemoCosts:
-    """See the module. laws: by part; sizes: ns of each captured size that was seen, over the line."""
+    """See the module. laws: by part; sizes: ns of each captured size that was seen, over the line.
+
+    chunks: what chunks took over their law, by the groups of `CHUNKS`.
+    """
 
     laws: Mapping[str, Law]
     sizes: Mapping[int, float]
+    chunks: tuple[float, ...] = (1.0,) * (len(CHUNKS) + 1)
     output_scale: float = 1.0
 
     @property
@@ -87,7 +97,8 @@ class DemoCosts:
     def prefill(self, start: int, tokens: int) -> float:
         """See `Costs`."""
         a, b, c, d = self._prefill  # type: ignore[attr-defined]
-        return float(a + b * tokens + c * tokens * (start + 0.5 * tokens) + d * max(tokens - LARGE, 0))
+        law = a + b * tokens + c * tokens * (start + 0.5 * tokens) + d * max(tokens - LARGE, 0)
+        return float(law * self.chunks[bisect_left(CHUNKS, tokens)])
 
     def forward(self, step: Plan, kv: int) -> float:
         """See `Costs`."""
@@ -119,7 +130,7 @@ def fit_costs(seen: Observed, speed: Mapping[str, Floats]) -> DemoCosts:
     laws: dict[str, Law] = {}
     laws["captured"], sizes = _captured(tables["decode"], ns["decode"])
     laws["eager"] = _eager(tables["decode"], ns["decode"], laws["captured"], sizes)
-    laws["prefill"] = _prefill(tables["prefill"], ns["prefill"])
+    laws["prefill"], groups = _prefill(tables["prefill"], ns["prefill"])
     back = tables["swap"]["back"] == 1
     for name, which in (("swap_out", ~back), ("swap_in", back)):
         laws[name] = _line(tables["swap"]["tokens"][which], ns["swap"][which], ("copy", "token"))
@@ -130,7 +141,7 @@ def fit_costs(seen: Observed, speed: Mapping[str, Floats]) -> DemoCosts:
     laws["sched"] = fit_law(("step", "row", "chunk"), design[decoding], ns["sched"][decoding])
     for name in ("output", "close"):
         laws[name] = _line(rows[decoding], ns[name][decoding], ("step", "row"))
-    return DemoCosts(laws, sizes)
+    return DemoCosts(laws, sizes, groups)
 
 
 def _columns(*columns: Any) -> Floats:
@@ -157,8 +168,8 @@ def _captured(table: Table, ns: Floats) -> tuple[Law, dict[int, float]]:
         law = fit_law(terms, design, np.maximum(y / pace - over, 1.0))
         sizes = _sizes(padded, stretch, y / pace - law.of(design))
         over = np.array([sizes[n] for n in padded.tolist()])
-        pace = _pace(stretch, y / np.maximum(law.of(design) + over, 1.0))
-    sizes = _balanced(sizes, padded, y, law.of(design))
+        pace = _pace(stretch, y / np.maximum(law.of(design) + over, 1.0)) ** PACED
+    sizes = _balanced(sizes, padded, y / pace, law.of(design))
     whole = np.maximum(law.of(design) + np.array([sizes[n] for n in padded.tolist()]), 1.0)
     ratio = y / whole if len(y) else np.ones(1)
     spread = float(np.median(np.abs(ratio - np.median(ratio))))
@@ -206,7 +217,15 @@ def _eager(table: Table, ns: Floats, captured: Law, sizes: Mapping[int, float]) 
     return Law(terms, (row, captured["kv token"]), note="no eager step: each row as a captured batch of one")
 
 
-def _prefill(table: Table, ns: Floats) -> Law:
+def _prefill(table: Table, ns: Floats) -> tuple[Law, tuple[float, ...]]:
     tokens, start = table["tokens"].astype(np.float64), table["start"]
     design = _columns(np.ones(len(tokens)), tokens, tokens * (start + 0.5 * tokens), np.maximum(tokens - LARGE, 0.0))
-    return fit_law(("chunk", "token", "pair", f"token beyond {LARGE}"), design, ns)
+    law = fit_law(("chunk", "token", "pair", f"token beyond {LARGE}"), design, ns)
+    good, group = ns > 0, np.searchsorted(CHUNKS, tokens)
+    found, whole = [], law.bias if good.any() else 1.0
+    for i in range(len(CHUNKS) + 1):
+        mine = good & (group == i)
+        given, n = float(law.of(design[mine]).sum()), int(mine.sum())
+        own = float(ns[mine].sum()) / given if given > 0 else whole
+        found.append((own * n + whole * FEW) / (n + FEW))
+    return law, tuple(found)

@@ -24,7 +24,7 @@ from stallbook.predict.pace import Noise, RunPace
 from stallbook.predict.policy import DemoPolicy
 from stallbook.predict.ports import NoHeap, Request
 from stallbook.predict.simulate import Setup, simulate
-from stallbook.predict.speed import Series, probe_series
+from stallbook.predict.speed import Series, Waits, probe_series, waits_of
 from stallbook.predict.trail import Trail
 from stallbook.predict.vllm import is_vllm
 from stallbook.predict.vllm_model import VllmEngine, VllmModel, fit_vllm
@@ -61,6 +61,7 @@ class Engine:
     costs: DemoCosts
     heap: HeapFit | None
     speed: Series | None
+    waits: Waits
     noise: Noise
 
     def simulate(self, settings: Any, **more: Any) -> Trail:
@@ -115,7 +116,8 @@ def fit(run: Run) -> Model:
     heap = fit_heap(seen, _speed_at(speed, run.pauses.t0), SERVER_OBJECTS, frozen=settings.gc_freeze)
     notes: list[str] = []
     requests = _requests(seen, speed, notes)
-    return Model(settings, requests, costs, heap, speed, _noise(seen, costs, at), run, seen, tuple(notes))
+    waits, noise = waits_of(run, seen.origin), _noise(seen, costs, at)
+    return Model(settings, requests, costs, heap, speed, waits, noise, run, seen, tuple(notes))
 
 
 def _speed_at(speed: Series | None, t: Any) -> Floats:
@@ -160,7 +162,7 @@ def _noise(seen: Observed, costs: DemoCosts, at: Mapping[str, Floats]) -> Noise:
     law = law[fine] if len(law) else np.ones(0)
     chunk = p["ns"][fine] / (law * at["prefill"][fine])
     t, chunk_t = d["t"][good] - seen.origin, p["t"][fine] - seen.origin
-    return Noise(t, decode, d["delay"][good], chunk_t, chunk, work, law)
+    return Noise(t, decode, np.zeros(len(t), np.int64), chunk_t, chunk, work, law)
 
 
 def decode_law(d: Mapping[str, Any], costs: DemoCosts) -> Floats:
@@ -174,9 +176,10 @@ def decode_law(d: Mapping[str, Any], costs: DemoCosts) -> Floats:
 
 
 def setup_of(
-    model: Engine, settings: Settings, *, speed: Series | None = None, level: float = 1.0, draw: int | None = None
-) -> Setup:
-    """The engine of the model with these settings. speed: another series than its own. draw: as `RunPace`."""
+    model: Engine, settings: Settings, *, speed: Series | None = None, waits: Waits | None = None, level: float = 1.0,
+    draw: int | None = None,
+) -> Setup:  # fmt: skip
+    """The engine of the model with these settings. speed, waits: others than its own. level, draw: as `RunPace`."""
     costs = model.costs
     heap = model.heap
     if settings.compact_history and not model.settings.compact_history:
@@ -185,7 +188,7 @@ def setup_of(
     if heap and settings.gc_freeze and not model.settings.gc_freeze:
         heap = heap.frozen()
     scale = model.speed.level if model.speed else 1.0
-    pace = RunPace(speed or model.speed, model.noise, scale=scale, level=level, draw=draw)
+    pace = RunPace(speed or model.speed, model.noise, waits or model.waits, scale=scale, level=level, draw=draw)
     return Setup(
         DemoPolicy(limits_of(settings)), costs, pace, Collector(heap) if heap else NoHeap(),
         on_loop=settings.tokenize == "loop", wake_ns=WAKE_NS,

@@ -11,6 +11,7 @@ random: noise is alike from step to step, so single steps must not be drawn.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -18,7 +19,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from stallbook.predict.speed import BIN_NS, Series
+from stallbook.predict.speed import BIN_NS, Series, Waits
 from stallbook.run import Ints
 
 __all__ = ["Noise", "RunPace"]
@@ -105,8 +106,9 @@ class RunPace:
     """A speed over time, times a level; and the noise of a run in its own order or, with a seed, in drawn blocks."""
 
     def __init__(
-        self, speed: Series | None, noise: Noise, *, scale: float = 1.0, level: float = 1.0, draw: int | None = None
-    ) -> None:
+        self, speed: Series | None, noise: Noise, waits: Waits | None = None, *, scale: float = 1.0,
+        level: float = 1.0, draw: int | None = None,
+    ) -> None:  # fmt: skip
         """scale: a probe of so many ns is the speed 1. level: a factor on top. draw: the seed of the blocks."""
         self._speeds: list[float] = [level] if speed is None else (speed.values / scale * level).tolist()
         self._last = len(self._speeds) - 1
@@ -115,6 +117,8 @@ class RunPace:
         self._chunks = _tape(noise.chunk_t, noise.chunk_work, noise.chunk_factor, none)
         self._tapes = [tape for tape in (self._steps, self._chunks) if tape is not None]
         self._span = max([int(tape.ends[-1]) for tape in self._tapes], default=1)
+        self._waits: list[int] = [] if waits is None else waits.t.tolist()
+        self._waited: list[int] = [0] if waits is None else [0, *np.cumsum(waits.ns).tolist()]
         self._random = None if draw is None else Random(draw)
         self._ends = 0
         self._shift = 0
@@ -123,6 +127,14 @@ class RunPace:
         """See `Pace`."""
         row = t_ns // BIN_NS
         return self._speeds[min(self._last, row)]
+
+    def wait(self, since_ns: int, t_ns: int) -> int:
+        """See `Pace`."""
+        if not self._waits:
+            return 0
+        since = (since_ns + self._shift) % self._span if self._shift else since_ns
+        upto = since + t_ns - since_ns
+        return self._waited[bisect_left(self._waits, upto)] - self._waited[bisect_left(self._waits, since)]
 
     def step(self, t_ns: int, work: float) -> tuple[float, int]:
         """See `Pace`."""

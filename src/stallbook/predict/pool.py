@@ -13,7 +13,7 @@ from typing import Any, Final
 from stallbook.demo.settings import Settings
 from stallbook.predict.model import AnyEngine
 from stallbook.predict.outcome import Outcome, brief, outcome
-from stallbook.predict.speed import Series
+from stallbook.predict.speed import Series, Waits
 from stallbook.predict.vllm import VllmSettings
 
 __all__ = ["Job", "Runner", "runner"]
@@ -24,18 +24,20 @@ WORTH: Final = 8
 
 @dataclass(frozen=True)
 class Job:
-    """One simulation. speed, level, draw: as `model.setup_of`. whole: its causes are wanted, too."""
+    """One simulation. speed, waits, level, draw: as `model.setup_of`. whole: its causes are wanted, too."""
 
     settings: Settings | VllmSettings
     level: float = 1.0
     draw: int | None = None
     whole: bool = False
     speed: Series | None = None
+    waits: Waits | None = None
 
     def run(self, engine: AnyEngine) -> Outcome:
         """Simulate, and say what came of it."""
         settings: Any = self.settings  # of the engine's own kind
-        trail = engine.simulate(settings, speed=self.speed, level=self.level, draw=self.draw)
+        more: dict[str, Any] = {} if self.waits is None else {"waits": self.waits}
+        trail = engine.simulate(settings, speed=self.speed, level=self.level, draw=self.draw, **more)
         return outcome(trail.run()) if self.whole else brief(trail)
 
 

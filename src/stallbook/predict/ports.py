@@ -63,6 +63,9 @@ class Pace(Protocol):
     def speed(self, t_ns: int) -> float:
         """The factor on everything, `t_ns` after the start."""
 
+    def wait(self, since_ns: int, t_ns: int) -> int:
+        """How long an engine that worked all this time had to wait for a core in it."""
+
     def step(self, t_ns: int, work: float) -> tuple[float, int]:
         """What one step adds: a factor on its passes and bookkeeping, and ns that it waited for a core.
 
@@ -82,6 +85,10 @@ class SteadyPace:
     def speed(self, t_ns: int) -> float:
         """See `Pace`."""
         return self.factor
+
+    def wait(self, since_ns: int, t_ns: int) -> int:
+        """See `Pace`."""
+        return 0
 
     def step(self, t_ns: int, work: float) -> tuple[float, int]:
         """See `Pace`."""

@@ -56,7 +56,8 @@ class _Engine:
         self.now = 0
         self.gone: dict[int, list[int]] = {}
         """Open evictions by request."""
-        self.serial = 0
+        self.waited = 0
+        """Up to when its waits for a core have been counted."""
 
     def serve(self) -> Trail:
         """The loop of the engine."""
@@ -64,10 +65,10 @@ class _Engine:
             if self.policy.busy or self._due(self.now):
                 self._steps()
             elif self.away:
-                self.now = max(self.now + 1, self.away[0][0] + POLL_NS // 2)
+                self.waited = self.now = max(self.now + 1, self.away[0][0] + POLL_NS // 2)
                 self._poll()
             elif self.order:
-                self.now = max(self.now, self.enters[self.order[0]]) + self.setup.wake_ns
+                self.waited = self.now = max(self.now, self.enters[self.order[0]]) + self.setup.wake_ns
             else:
                 break
         self.trail.end_ns = self.now
@@ -178,7 +179,10 @@ class _Engine:
         decode0 = emit = self.now
         rows = len(step.decodes)
         if rows or (self.costs.mixed and step.chunks):
-            emit = decode0 + round(work * factor) + delay
+            emit += round(work * factor)
+            delay += self.pace.wait(self.waited, emit)
+            self.waited = emit
+            emit += delay
         else:
             delay = 0
         output1 = emit
@@ -194,7 +198,6 @@ class _Engine:
             step.blocked, delay,
         ))  # fmt: skip
         self.trail.emitted.append(keys)
-        self.serial += 1
 
     # What only some steps have
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from stallbook.run import Ints, Run
 
-__all__ = ["Series", "probe_series"]
+__all__ = ["Series", "Waits", "probe_series", "waits_of"]
 
 WINDOW_S: Final = 16.0
 QUANTILE: Final = 0.2
@@ -48,6 +48,26 @@ class Series:
         """How far apart its slowest and its fastest tenth are, as a fraction of the level."""
         low, high = np.quantile(self.values, (0.1, 0.9))
         return float((high - low) / self.level)
+
+
+@dataclass(frozen=True)
+class Waits:
+    """When the engine's thread waited for a core (from the start of the run), and for how long: the OS's own count.
+
+    They belong to the machine, not to the work: an engine that works at that moment has to wait.
+    """
+
+    t: Ints
+    ns: Ints
+
+
+def waits_of(run: Run, origin: int) -> Waits:
+    """All waits that a run recorded, of its segments and of its steps."""
+    t = np.concatenate([run.segments.t0, run.steps.t0]) - origin
+    ns = np.concatenate([run.segments.run_delay, run.steps.run_delay])
+    order = np.argsort(t, kind="stable")
+    order = order[ns[order] > 0]
+    return Waits(t[order], ns[order])
 
 
 def probe_series(run: Run) -> Series | None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from fake_sglang import Batch, Hooked, nothing
-from fakes import Clock, Stream, gaps
+from fakes import MS, Clock, Stream, gaps
+
+from stallbook.adapters.later import AWAY_NS, Aways
+from stallbook.adapters.sglang import engine
 
 PLACES = (
     "while it schedules", "before the forward pass", "after the forward pass", "before the result", "after the result",
@@ -16,9 +20,12 @@ PLACES = (
 
 
 def life(
-    folder: Path, clock: Clock, overlap: bool, stream: Stream | None, place: str, ms: float
+    folder: Path, clock: Clock, overlap: bool, stream: Stream | None, place: str, ms: float,
+    happens: Callable[[float], None] | None = None,
 ) -> list[dict[str, float]]:  # fmt: skip
-    """The parts of each gap, of one request; a collection that takes `ms` at a place in the fourth of six passes."""
+    """The parts of each gap, of one request. `happens`, which takes `ms`, does so at a place in the fourth of six passes;
+    by default a collection.
+    """
     served = Hooked(folder, clock, overlap=overlap, stream=stream)
     one, scheduler = served.req("r1", limit=6), served.scheduler
     passes = 0
@@ -28,7 +35,9 @@ def life(
             clock.go(ms)
 
     def at(now: str) -> None:
-        if now == place and passes == 4 and ms:
+        if now == place and passes == 4 and ms and happens is not None:
+            happens(ms)
+        elif now == place and passes == 4 and ms:
             gc.callbacks.append(collects)
             gc.collect(0)
             gc.callbacks.remove(collects)
@@ -73,3 +82,28 @@ def test_behind_a_device_a_pause_is_charged_for_what_it_delayed(
     assert charged == [seen if gap == 4 else 0 for gap in late]
     (parts,) = [parts for parts, gap in zip(long, late, strict=True) if gap == 4]
     assert sum(parts.values()) - parts["fwd"] - 1 == 4  # beside the device's own forward pass and sampling
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("loop", ["normal", "overlap"])
+def test_a_wait_for_a_cpu_is_charged_to_the_token_it_delayed(
+    loop: str, place: str, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """The thread is looked at once a pass: a wait in the processing of a result comes after its token."""
+    away = 0.0
+
+    def wait(ms: float) -> None:
+        nonlocal away
+        away += ms
+        clock.go(ms)
+
+    monkeypatch.setattr(engine, "thread_cpu", lambda: clock.now - round(away * MS))
+    monkeypatch.setattr(
+        Aways, "of", lambda self, all_, now: [n if n >= AWAY_NS else 0 for n in (a - b for a, b in all_)]
+    )
+    with_it, without = (
+        life(tmp_path / f"{ms}.stall", clock, loop == "overlap", None, place, ms, wait) for ms in (3, 0)
+    )
+    late = longer(with_it, without)
+    assert sorted(late) == [0, 0, 0, 0, 3]
+    assert [parts.get("os", 0) for parts in with_it] == late

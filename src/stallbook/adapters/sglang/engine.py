@@ -119,7 +119,7 @@ class Engine:
                     if number:
                         t = clock()
                         ran = NO_GRAPH if graph is None else graph(batch, result)
-                        append((_RAN, self.plan, number, t, thread_cpu(), ran))
+                        append((_RAN, self.plan, number, ran))
                         self.plan = None
                         setattr(result, _STEP, number)
                         self.pending += 1
@@ -250,10 +250,10 @@ class Engine:
         for entry in entries:
             kind = entry[0]
             if kind == _RAN:
-                _, plan, number, t, cpu, graph = entry
+                _, plan, number, graph = entry
                 if plan is not None:
                     self._planned(plan)
-                steps.ran(number, t, cpu, graph)
+                steps.ran(number, graph)
             elif kind == _REPEATED:
                 _, number, t, t1, cpu = entry
                 followed.repeated(number, t, t1, cpu)

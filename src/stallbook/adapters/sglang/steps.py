@@ -1,7 +1,8 @@
 """SGLang's steps: the loop's thread runs all of a step itself, and may process one's result after it ran the next.
 
-So a wait for a CPU is looked for in two stretches of a step: up to the end of its forward pass, and in the processing
-of its result, which in the overlap loop lie apart. A look costs 11 us behind a forward pass: there are no more of them.
+A look at the thread's CPU time costs 11 us behind a forward pass, so there is one a pass of the loop, once a result is
+processed. If the thread was away in that pass, it was so in the processing as far as that took longer than usual, and
+else up to the end of the forward pass, which in the overlap loop is the next step's.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from stallbook.adapters.device import Track
+from stallbook.adapters.later import AWAY_NS
 from stallbook.adapters.steps import Flight, Steps
 from stallbook.record.spool import NO_NAME
 
@@ -20,14 +22,18 @@ _NONE: Final = [(0,) * marks for marks in range(64)]
 
 
 class Overlapped(Steps):
-    """Steps whose thread was looked at twice each: after the forward pass, and at the end.
+    """Steps whose thread was looked at once a pass, at its end.
 
-    A flight's `stretch` holds both.
+    A flight's `stretch` holds two: up to the end of its forward pass, and the processing of its result.
     """
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self.decode = self.recorder.name("decode")
+        self._ran: Flight | None = None
+        """Whose forward pass ran since the last look."""
+        self._entered = self._brief = 0
+        """When the processing of the last result began; what it takes at most as long as nothing disturbs."""
 
     def planned(self, step: int, t0: int, t1: int, cpu: int, track: Track | None) -> None:
         """A step was scheduled in [t0, t1). cpu: the thread's CPU time then, if it rested before; else -1."""
@@ -36,23 +42,40 @@ class Overlapped(Steps):
             self._look(t1, cpu)
         self.flights[-1].stretch = [_NOTHING, _NOTHING]
 
-    def ran(self, step: int, t: int, cpu: int, graph: tuple[int, int]) -> None:
-        """The forward pass of a step returned at `t`."""
-        stretch = self._look(t, cpu)
+    def ran(self, step: int, graph: tuple[int, int]) -> None:
+        """The forward pass of a step returned."""
         for flight in reversed(self.flights):
             if flight.step == step:
-                flight.graph = graph
-                flight.stretch[0] = stretch
+                flight.graph, self._ran = graph, flight
                 return
 
+    def _lands(self, step: int, t: int) -> Flight | None:
+        self._entered = t
+        return super()._lands(step, t)
+
     def _looked_last(self, flight: Flight, looked: tuple[int, int]) -> None:
-        flight.stretch[1] = looked
+        ran, self._ran = self._ran, None
+        length, cpu = looked
+        took = min(self._looked[0] - self._entered, length)
+        if ran is None:
+            flight.stretch[1] = looked
+        elif length - cpu < AWAY_NS:
+            ran.stretch[0] = looked
+            self._brief = max(took, self._brief * 7 // 8)
+        else:
+            longer = took - self._brief
+            away = min(length - cpu, longer) if longer >= AWAY_NS else 0
+            flight.stretch[1] = took, took - away
+            ran.stretch[0] = length - took, cpu - (took - away)
 
     def dropped(self, step: int, t1: int, cpu: int) -> None:
         """A step ran for nobody that is recorded."""
         for flight in [one for one in self.flights if one.step == step]:
             self.flights.remove(flight)
-        self._look(t1, cpu)
+        ran, self._ran = self._ran, None
+        looked = self._look(t1, cpu)
+        if ran is not None:
+            ran.stretch[0] = looked
 
     def rests(self) -> None:
         """Nothing is under way, so that no segment covers what comes next."""

@@ -23,8 +23,8 @@ def life(
     folder: Path, clock: Clock, overlap: bool, stream: Stream | None, place: str, ms: float,
     happens: Callable[[float], None] | None = None,
 ) -> list[dict[str, float]]:  # fmt: skip
-    """The parts of each gap, of one request. `happens`, which takes `ms`, does so at a place in the fourth of six passes;
-    by default a collection.
+    """The parts of each gap, of one request. In the fourth of six passes something `happens` at a place and takes `ms`;
+    a collection, if nothing else is given.
     """
     served = Hooked(folder, clock, overlap=overlap, stream=stream)
     one, scheduler = served.req("r1", limit=6), served.scheduler

@@ -101,6 +101,8 @@ class Engine:
         self.stamps = Stamps(self.clock)
         self.full = False
         """Whether the last step took all the tokens that one may take."""
+        self.out: set[str] = set()
+        """Requests that were evicted and are not known to be back."""
         self.usual: Any = None
         """Of the last step in which each request got the one token that was scheduled for it: the requests."""
         self.most_tokens, self.most_requests = (
@@ -153,7 +155,7 @@ class Engine:
     def _schedule(self, original: Callable[..., Any]) -> Callable[..., Any]:
         clock, hooks, later, count = self.clock, self.hooks, self.later, itertools.count(1)
         append, apart, device = later.append, self.steps.apart, self.steps.device is not None
-        entries = later.entries
+        entries, out = later.entries, self.out
 
         @functools.wraps(original)
         def schedule(*args: Any, **more: Any) -> Any:
@@ -165,7 +167,7 @@ class Engine:
                     output._stallbook_step = step  # STEP
                     track = self.track = Track() if device else None
                     cpu = thread_cpu() if apart else 0
-                    told = output if output.scheduled_new_reqs or output.finished_req_ids or _resumes(output) else None
+                    told = output if out or output.scheduled_new_reqs or output.finished_req_ids else None
                     append((_SCHEDULED, step, total, t0, t1, track, cpu, told))
                     if not total:
                         later.flush()  # the engine rests
@@ -214,6 +216,7 @@ class Engine:
             result = original(request, *args, **more)
             if self.hooks.on:
                 try:
+                    self.out.add(request.request_id)
                     self.later.append((_EVICTED, request.request_id, lost, self.clock()))
                 except Exception:
                     self.hooks.failed()
@@ -249,15 +252,21 @@ class Engine:
         """Write what the hooks saw."""
         steps, usual, self.usual = self.steps, self.usual, None  # if this fails, nobody knows who decodes
         steps.begin()
-        for kind, *entry in entries:
-            if kind == _SCHEDULED:
-                self._was_scheduled(*entry)
-            elif kind == _REPEATED:
-                steps.repeated(*entry)
-            elif kind == _EMITTED:
-                steps.emitted(*entry)
+        for entry in entries:
+            if entry[0] == _SCHEDULED:
+                _, step, total, t0, t1, track, cpu, told = entry
+                if told is not None:
+                    self._changes(told, t0, t1)
+                if total:
+                    self.full = total >= self.most_tokens
+                    steps.scheduled(step, t0, t1, track, cpu)
+            elif entry[0] == _REPEATED:
+                _, step, t, t1, cpu = entry
+                steps.repeated(step, t, t1, cpu)
+            elif entry[0] == _EMITTED:
+                steps.emitted(*entry[1:])
             else:
-                steps.evict(*entry)
+                steps.evict(*entry[1:])
         steps.write(self.clock(), self._blocked())
         self.usual = usual
 
@@ -272,19 +281,16 @@ class Engine:
             return _BUDGET
         return _SEQS if len(running) >= self.most_requests else _KV
 
-    def _was_scheduled(
-        self, step: int, total: int, t0: int, t1: int, track: Track | None, cpu: int, told: Any
-    ) -> None:  # fmt: skip
-        """told: the scheduler's output, where somebody comes, is back, or is done."""
-        if told is not None and told.finished_req_ids:
-            self.steps.finished(told.finished_req_ids, t0)
-        if not total:
-            return
-        self.full = total >= self.most_tokens
-        self.steps.scheduled(step, t0, t1, track, cpu)
-        if told is not None:
-            self.steps.admitted([one.req_id for one in told.scheduled_new_reqs], t1)
-            self.steps.admitted(_resumes(told), t1)
+    def _changes(self, output: Any, t0: int, t1: int) -> None:
+        """Who was done before a step was scheduled in [t0, t1), who comes in with it, and who is back."""
+        if done := output.finished_req_ids:
+            self.steps.finished(done, t0)
+            self.out.difference_update(done)
+        if output.total_num_scheduled_tokens:
+            self.steps.admitted([one.req_id for one in output.scheduled_new_reqs], t1)
+            if back := _resumes(output):
+                self.steps.admitted(back, t1)
+                self.out.difference_update(back)
 
 
 def _resumes(output: Any) -> Collection[str]:

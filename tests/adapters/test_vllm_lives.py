@@ -204,7 +204,7 @@ def test_the_report_says_that_hooks_switched_themselves_off(
     for number in range(40):
         output: Any = Output({"r1": 1}, new=("r1",) if not number else ())
         if number > 20:
-            clock.go(300)
+            clock.go(600)
             object.__setattr__(output, "finished_req_ids", 7)
         the_core.scheduler.schedule(output)
         the_core.scheduler.update_from_output(output, {"r1": 1})

@@ -46,7 +46,7 @@ def study(asked: Asked) -> Study:
         (),
         (
             "decode and prefill take that much less; planning, output, collections and tokenizing stay as recorded",
-            "the noise of a step is a factor up to two, which shrinks with its pass, and time beyond that, which does not",
+            "the noise of a step is a factor up to two, which shrinks with its pass, and time beyond, which does not",
             "where load grows as fast, the same requests arrive closer together; past capacity they queue",
         ),
         asked.draws,

@@ -48,6 +48,7 @@ def test_the_same_as_json(log: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert told["fit"]["captured"]["seen"] > 100
 
 
+@pytest.mark.slow
 def test_every_fix_and_the_best_order(log: str, capsys: pytest.CaptureFixture[str]) -> None:
     told = printed(capsys, log, "--each", *FEW)
     assert max(map(len, told.splitlines())) <= 80
@@ -56,6 +57,7 @@ def test_every_fix_and_the_best_order(log: str, capsys: pytest.CaptureFixture[st
         assert name in told
 
 
+@pytest.mark.slow
 def test_a_search_prints_its_front(log: str, capsys: pytest.CaptureFixture[str]) -> None:
     told = printed(capsys, log, "--find", "itl.p99.9 < 10s", "--trade", "ttft", "--settings", "12", *FEW)
     assert max(map(len, told.splitlines())) <= 80
@@ -68,6 +70,7 @@ def test_a_search_prints_its_front(log: str, capsys: pytest.CaptureFixture[str])
     assert found["best"] is not None
 
 
+@pytest.mark.slow
 def test_the_front_is_drawn(log: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("vl_convert")
     for form, head in (("html", b"<!doctype html>"), ("png", b"\x89PNG")):

@@ -138,6 +138,7 @@ def test_a_model_that_misses_its_own_run_says_nothing(model: Model) -> None:
         assert base_of(wrong, run, force=True).refusal
 
 
+@pytest.mark.slow
 def test_jobs_give_the_same_in_other_processes(model: Model) -> None:
     jobs = [Job(replace(model.settings, token_budget=n)) for n in range(256, 264)]
     with runner(model.engine, workers=2) as two, runner(model.engine, workers=1) as one:

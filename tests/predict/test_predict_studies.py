@@ -165,6 +165,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(["study", "swing", str(LOG)]) == 2
 
 
+@pytest.mark.slow
 def test_its_charts(tmp_path: Path) -> None:
     pytest.importorskip("vl_convert")
     for name in ("floor", "watermark"):

@@ -107,6 +107,7 @@ def piped(folder: Path) -> tuple[int, str, str]:
     return done.returncode, done.stdout + done.stderr, summary.read_text()
 
 
+@pytest.mark.slow
 def test_the_sample_pipeline_passes_on_runs_that_are_as_before(tmp_path: Path) -> None:
     serve(tmp_path / "baseline", slow_ms=20)
     serve(tmp_path / "runs", slow_ms=20)
@@ -131,6 +132,7 @@ def test_the_sample_pipeline_fails_on_runs_that_got_worse(tmp_path: Path) -> Non
     assert Xml.parse(tmp_path / "check.xml").getroot().attrib["failures"] == "3"
 
 
+@pytest.mark.slow
 def test_the_sample_pipeline_fails_where_a_cause_was_not_recorded(tmp_path: Path) -> None:
     for name in ("baseline", "runs"):
         serve(tmp_path / name, slow_ms=20, records=["segments", "gc", "graph"])

@@ -17,6 +17,7 @@ SMALL = {"seconds": 0.5, "rate": 25, "kv_blocks": 200, "gc_freeze": True, "compa
 
 
 @pytest.mark.parametrize("more", [{"admit_watermark": 0.1}, {"preemption": "recompute"}], ids=["watermark", "dry"])
+@pytest.mark.slow
 def test_the_parts_of_each_first_token_add_up_and_its_queue_is_explained(tmp_path: Path, more: dict[str, Any]) -> None:
     command = [sys.executable, "-m", "stallbook.demo", "--settings", json.dumps(SMALL | more)]
     done = subprocess.run([*command, "--out", str(tmp_path / "x.stall")], capture_output=True, text=True, timeout=120)

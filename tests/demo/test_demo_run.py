@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import stallbook as sb
 from stallbook.demo import Settings
 
@@ -44,6 +46,7 @@ def test_a_short_run_leaves_a_log_that_reconciles(tmp_path: Path) -> None:
     assert p.reconcile.skipped_steps_unexplained == 0
 
 
+@pytest.mark.slow
 def test_a_tokenizer_process_and_recompute_serve_the_same_requests(tmp_path: Path) -> None:
     out = tmp_path / "x.stall"
     settings = {"seconds": 1, "rate": 4, "tokenize": "process", "preemption": "recompute", "kv_blocks": 200}
@@ -93,6 +96,7 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     assert not (tmp_path / "a.stall").exists()
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_ends_the_run_with_a_remedy(tmp_path: Path) -> None:
     out = tmp_path / "x.stall"
     limited = ["bash", "-c", 'ulimit -f 300; exec "$@"', "-", *command({"seconds": 60, "rate": 4}, "--out", str(out))]

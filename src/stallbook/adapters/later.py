@@ -15,7 +15,7 @@ from stallbook.adapters.hooks import Hooks
 from stallbook.record import WholeRecorder
 from stallbook.record.counters import RunDelay, available
 
-__all__ = ["AWAY_NS", "FEW", "LONG_NS", "Aways", "Later", "thread_cpu"]
+__all__ = ["AWAY_NS", "CALL_NS", "FEW", "LONG_NS", "Aways", "Later", "thread_cpu"]
 
 AWAY_NS: Final = 500_000
 """A thread that was off the CPU for less than this is not asked why: the kernel's answer is a long call."""
@@ -23,7 +23,7 @@ FEW: Final = 92
 """Entries after which a hook takes a closer look: some forty steps."""
 _MANY: Final = 96
 LONG_NS: Final = 500_000_000
-_CALL_NS: Final = 2_000
+CALL_NS: Final = 2_000
 """Of a hook what no clock inside it sees: its call, the original's through it, and the first look at the clock."""
 _LONGEST_NS: Final = 100_000
 """Two hooks that took longer were interrupted."""
@@ -63,7 +63,7 @@ class Later:
     def flush(self) -> None:
         """Work off what waits. On the thread of the hooks."""
         entries, start = self.entries, thread_cpu()  # not the clock: the thread may be sent away meanwhile
-        hooks = len(entries) * min((self._first or self._last) + self._last + 2 * _CALL_NS, _LONGEST_NS) // 2
+        hooks = len(entries) * min((self._first or self._last) + self._last + 2 * CALL_NS, _LONGEST_NS) // 2
         try:
             self._work(entries)
         except Exception:

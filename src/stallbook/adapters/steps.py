@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from stallbook.adapters.device import DeviceLane, Track
@@ -85,6 +85,15 @@ class Steps:
         for request in list(self.batch):
             self.another(request)
 
+    def comes_again(self, request: str, flush: Callable[[], None]) -> bool:
+        """One of that name comes in: True if the one before it is done, so that it is another. `flush` tells so far."""
+        if request in self.handles or request in self.batch:
+            flush()
+            if request not in self.handles:
+                self.another(request)
+                return True
+        return False
+
     def another(self, request: str) -> None:
         """One of that name is done, and the next one of that name is another."""
         handle = self.batch.pop(request, None)
@@ -132,19 +141,19 @@ class Steps:
                 self.flights[-1].graph = graph[0], graph[1]
 
     def emitted(
-        self, step: int, t: int, t1: int, cpu: int, scheduled: Mapping[str, int], total: int, outputs: int,
+        self, step: int, t: int, t1: int, cpu: int, scheduled: Mapping[str, int], total: int,
         tokens: Mapping[str, int], decoding: int = -1,
     ) -> None:  # fmt: skip
         """A step emitted at `t`, and was done with at `t1`, when the thread's CPU time was `cpu`.
 
-        scheduled: tokens of each request in its batch, `total` in all. tokens: of the `outputs` requests that got some,
-        how many each. decoding: how many of the scheduled ones were decoded, where the engine tells; else those of
+        scheduled: tokens of each request in its batch, `total` in all. tokens: of those that got some, how
+        many each. decoding: how many of the scheduled ones were decoded, where the engine tells; else those of
         requests that got tokens in the step before.
         """
         flight = self._lands(step, t)
         if flight is None:
             return
-        if total == outputs == len(scheduled) and scheduled.keys() == self.batch.keys():
+        if total == len(tokens) == len(scheduled) and scheduled.keys() == self.batch.keys():
             self._emits(flight, t, t1, cpu, total, 0, True, self._tail(flight, t))
             return
         decode, everyone, tail = self._settle(scheduled, tokens, self._windows(flight, t))

@@ -158,7 +158,7 @@ class Batches:
         total = sum(one.chunks) if one.chunks is not None else count * one.width
         prompts = 0 if one.chunks is None else total - one.decoding
         if self.steps.handles:  # even where all of its requests are gone by now: others waited meanwhile
-            self.steps.emitted(number, t, t1, cpu, scheduled, total, len(tokens), tokens, total - prompts)
+            self.steps.emitted(number, t, t1, cpu, scheduled, total, tokens, total - prompts)
             self._whole = one.chunks is None and one.width == 1 and len(tokens) == count == sum(tokens.values())
         else:
             self.steps.dropped(number, t1, cpu)

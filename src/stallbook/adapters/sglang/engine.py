@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from stallbook.adapters.device import Track, cuda_lane
-from stallbook.adapters.later import FEW, LONG_NS, Later, thread_cpu
+from stallbook.adapters.later import CALL_NS, FEW, LONG_NS, Later, thread_cpu
 from stallbook.adapters.process import Process
 from stallbook.adapters.sglang import batches
 from stallbook.adapters.sglang.runner import watch
@@ -24,8 +24,6 @@ HEALTH: Final = "HEALTH_CHECK"
 _STEP: Final = "_stallbook_step"
 """The attribute of a batch's result that carries the step's number: the batch itself goes on to be the next one's."""
 _GRAMMAR: Final = "grammar"
-_HOOK_NS: Final = 2_000
-"""Of a hook what no clock inside it sees."""
 _KV, _SEQS, _BUDGET = 1, 2, 3
 _PLANNED, _RAN, _EMITTED, _REPEATED, _RETRACTED, _GONE, _IDLE = range(7)
 
@@ -93,7 +91,7 @@ class Engine:
                         cpu, self.rested = thread_cpu() if self.rested else -1, False
                         self.plan = number, t0, t1, cpu, track, new
                         if not entries:
-                            self.took = clock() - t1 + _HOOK_NS
+                            self.took = clock() - t1 + CALL_NS
                     elif not self.pending:
                         self.rested = True
                         if entries:
@@ -176,7 +174,7 @@ class Engine:
         try:
             self.queued = False
             if not request.rid.startswith(HEALTH):
-                self._comes_again(request.rid)
+                self.steps.comes_again(request.rid, self.later.flush)
                 limit = getattr(request.sampling_params, "max_new_tokens", None)
                 handle = self.process.arrived(
                     request.rid, len(request.input_ids or ()) or -1, -1 if limit is None else limit, self.clock()
@@ -191,13 +189,6 @@ class Engine:
         except Exception:
             self.hooks.failed()
         return result
-
-    def _comes_again(self, rid: str) -> None:
-        """A request of that name may be under way, or have been until now: then this is another one."""
-        if rid in self.process.handles or rid in self.steps.batch:
-            self.later.flush()
-            if rid not in self.process.handles:
-                self.steps.another(rid)
 
     def _add_request_to_queue(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)

@@ -106,19 +106,14 @@ class Batches:
         self, steps: Steps, step: int, plan: requests.Plan, t: int, without: Collection[str], t1: int, cpu: int,
         ended: list[str],
     ) -> None:  # fmt: skip
-        outputs = plan.outputs
+        tokens = plan.tokens
         if without:
-            outputs = [request for request in outputs if request not in without]
-        known = plan.scheduled.keys() == steps.batch.keys()
-        if known and plan.total == len(outputs) == len(plan.scheduled):
-            steps.repeated(step, t, t1, cpu)
-        else:
-            decoding = -1
-            if not known:  # one that sat out a step decodes when it is back
-                decoding = sum(count for request, count in plan.scheduled.items() if request in self.running)
-                self.running.update(outputs)
-            tokens = dict.fromkeys(outputs, 1)
-            steps.emitted(step, t, t1, cpu, plan.scheduled, plan.total, len(outputs), tokens, decoding)
+            tokens = {request: 1 for request in tokens if request not in without}
+        decoding = -1
+        if plan.scheduled.keys() != steps.batch.keys():  # one that sat out a step decodes when it is back
+            decoding = sum(count for request, count in plan.scheduled.items() if request in self.running)
+            self.running.update(tokens)
+        steps.emitted(step, t, t1, cpu, plan.scheduled, plan.total, tokens, decoding)
         if ended:
             self._finished(steps, ended, t1)
 

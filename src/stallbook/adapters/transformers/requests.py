@@ -17,16 +17,19 @@ FINISHED: Final = "finished"
 
 
 class Plan:
-    """Who is in a batch, with how many tokens. steady: all decode, so that the next batch of these is the same."""
+    """Who is in a batch, with how many tokens. tokens: of those who get one.
 
-    __slots__ = ("outputs", "scheduled", "states", "steady", "total")
+    steady: all decode, so that the next batch of these is the same.
+    """
+
+    __slots__ = ("scheduled", "states", "steady", "tokens", "total")
 
     def __init__(self, batch: list[Any]) -> None:
         self.states = [one.state for one in batch]
         self.scheduled = {one.state.request_id: one.query_length for one in batch}
         self.total = sum(self.scheduled.values())
-        self.outputs = [one.state.request_id for one in batch if one.has_new_token]
-        self.steady = self.total == len(self.outputs) == len(batch)
+        self.tokens = {one.state.request_id: 1 for one in batch if one.has_new_token}
+        self.steady = self.total == len(self.tokens) == len(batch)
 
     def again(self, batch: list[Any]) -> bool:
         """Whether `batch` is of the same requests, decoding."""

@@ -189,17 +189,15 @@ class Engine:
             if hooks.on:
                 try:
                     t1, step, outputs = clock(), getattr(scheduler_output, STEP, 0), 0
-                    scheduled, total = (
-                        scheduler_output.num_scheduled_tokens,
-                        scheduler_output.total_num_scheduled_tokens,
-                    )
+                    scheduled = scheduler_output.num_scheduled_tokens
+                    total = scheduler_output.total_num_scheduled_tokens
                     for one in result.values():
                         outputs += len(one.outputs)
                     each = total == outputs == len(scheduled)
                     if each and scheduled.keys() == self.usual:
                         append((_REPEATED, step, t, t1, thread_cpu()))
                     elif step and total:
-                        append((_EMITTED, step, t, t1, thread_cpu(), scheduled, total, outputs, _tokens(result)))
+                        append((_EMITTED, step, t, t1, thread_cpu(), scheduled, total, _tokens(result)))
                         self.usual = scheduled.keys() if each else None
                     if len(entries) > FEW or t1 - later.since > LONG_NS:
                         later.look(t1)
@@ -229,7 +227,8 @@ class Engine:
         def add_request(request: Any, *args: Any, **more: Any) -> Any:
             if self.hooks.on:
                 try:
-                    self._comes_again(request.request_id)
+                    if self.steps.comes_again(request.request_id, self.later.flush):
+                        self.usual = None
                     limit = request.max_tokens if isinstance(request.max_tokens, int) else -1
                     self.process.arrived(request.request_id, request.num_prompt_tokens, limit, self.clock())
                 except Exception:
@@ -237,14 +236,6 @@ class Engine:
             return original(request, *args, **more)
 
         return add_request
-
-    def _comes_again(self, request: str) -> None:
-        """A request of that name may be under way, or have been until now: then this is another one."""
-        if request in self.process.handles or request in self.steps.batch:
-            self.later.flush()
-            if request not in self.process.handles:
-                self.steps.another(request)
-                self.usual = None
 
     # What is done with it, some steps at a time.
 

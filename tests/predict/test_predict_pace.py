@@ -22,19 +22,17 @@ MS = 1_000_000
 
 
 def noise_of(factor: list[float], work: float = 10.0 * MS, delay: int = 0) -> Noise:
-    """Steps of the same work, one right after the other; chunks likewise."""
+    """Steps of the same work, one after the other, with a wait after each; chunks likewise."""
     f, w = np.array(factor), np.full(len(factor), work)
-    waits = np.full(len(factor), delay)
-    t = np.concatenate([[0], np.cumsum(np.rint(f * w).astype(np.int64) + waits)[:-1]])
-    return Noise(t, f, waits, t, f, w, w)
+    t = np.concatenate([[0], np.cumsum(np.rint(f * w).astype(np.int64) + delay)[:-1]])
+    return Noise(t, f, t, f, w, w)
 
 
 def taken(pace: RunPace, work: float, whole: float) -> float:
     """What so much work takes, over what it has, in steps of `work`."""
     now, done = 0, 0.0
     while done < whole:
-        factor, delay = pace.step(now, work)
-        now += round(factor * work) + delay
+        now += round(pace.step(now, work) * work)
         done += work
     return now / done
 
@@ -56,10 +54,12 @@ def test_long_steps_are_met_as_often_as_they_came(work: float) -> None:
 def test_the_same_steps_take_what_they_took() -> None:
     factor = rare(900)
     noise = noise_of(factor, delay=300_000)
-    pace, now, found = RunPace(None, noise), 0, []
+    pace, now, found = RunPace(None, noise, Waits(noise.t, np.full(len(factor), 300_000))), 0, []
     for _ in factor:
-        found.append(pace.step(now, 10.0 * MS))
-        now += round(found[-1][0] * 10 * MS) + found[-1][1]
+        noisy = pace.step(now, 10.0 * MS)
+        end = now + round(noisy * 10 * MS)
+        found.append((noisy, pace.wait(now, end)))
+        now = end + found[-1][1]
     assert np.allclose([one for one, _ in found], factor)
     assert {delay for _, delay in found} == {300_000}
 
@@ -70,7 +70,7 @@ def test_a_hold_up_does_not_grow_with_the_work_that_it_hits() -> None:
     factor[103] = 8.0
     pace, now, every = RunPace(None, noise_of(factor)), 0, []
     for _ in range(30):
-        ns, _ = pace.step(now, 100.0 * MS)
+        ns = pace.step(now, 100.0 * MS)
         every.append(ns * 100)
         now += round(ns * 100 * MS)
     assert max(every) == pytest.approx(100 + (8 - STALL) * 10)
@@ -80,7 +80,7 @@ def test_a_hold_up_does_not_grow_with_the_work_that_it_hits() -> None:
 def test_a_block_goes_on_where_it_was_placed_and_another_speed_changes_nothing() -> None:
     noise = noise_of(list(np.linspace(1.0, 1.9, 2000)))
     slow, even = (RunPace(Series(0, np.full(4, v)), noise, draw=5) for v in (3.0, 1.0))
-    a, b = ([pace.step(t, 10.0 * MS)[0] for t in range(0, BLOCK_NS, 10 * MS)] for pace in (slow, even))
+    a, b = ([pace.step(t, 10.0 * MS) for t in range(0, BLOCK_NS, 10 * MS)] for pace in (slow, even))
     assert a == b
     assert np.diff(a).min() > -0.9
     assert int((np.diff(a) < 0).sum()) <= 1  # the end of the run goes on at its start
@@ -106,8 +106,8 @@ class Unsteady:
     def wait(self, since_ns: int, t_ns: int) -> int:
         return 0
 
-    def step(self, t_ns: int, work: float) -> tuple[float, int]:
-        return self.chunk(t_ns, work), 0
+    def step(self, t_ns: int, work: float) -> float:
+        return self.chunk(t_ns, work)
 
     def chunk(self, t_ns: int, work: float) -> float:
         stop = 60 * MS if self.random.random() < 0.03 else 0

@@ -41,7 +41,7 @@ def planted(*requests: Request, step: float = 0.0, swaps: int = 1, **more: objec
     }
     none = np.zeros(0, np.int64)
     settings = Settings(**{"seconds": 30.0, "rate": 2.0, "gc_freeze": False, **more})  # type: ignore[arg-type]
-    noise = Noise(none, none * 1.0, none, none, *[none * 1.0] * 3)
+    noise = Noise(none, none * 1.0, none, *[none * 1.0] * 3)
     return Engine(settings, requests, DemoCosts(laws, {}), None, None, Waits(none, none), noise)
 
 
@@ -138,8 +138,8 @@ def test_the_same_seed_gives_the_same_study(name: str) -> None:
     engine = planted(*crowd(15), kv_blocks=250)
     rows = np.arange(900)
     t, work = rows * 10_000_000, np.full(900, 8e6)
-    noise = Noise(t, 1 + rows % 90 / 200, rows % 7, t, 1 + rows % 50 / 100, work, work)
-    engine = replace(engine, noise=noise)
+    noise = Noise(t, 1 + rows % 90 / 200, t, 1 + rows % 50 / 100, work, work)
+    engine = replace(engine, noise=noise, waits=Waits(t, rows % 7))
     one, again, other = (made(name, engine, seed=seed, draws=2) for seed in (1, 1, 2))
     assert one.points == again.points
     assert one.points != other.points

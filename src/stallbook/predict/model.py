@@ -162,7 +162,7 @@ def _noise(seen: Observed, costs: DemoCosts, at: Mapping[str, Floats]) -> Noise:
     law = law[fine] if len(law) else np.ones(0)
     chunk = p["ns"][fine] / (law * at["prefill"][fine])
     t, chunk_t = d["t"][good] - seen.origin, p["t"][fine] - seen.origin
-    return Noise(t, decode, np.zeros(len(t), np.int64), chunk_t, chunk, work, law)
+    return Noise(t, decode, chunk_t, chunk, work, law)
 
 
 def decode_law(d: Mapping[str, Any], costs: DemoCosts) -> Floats:

@@ -1,9 +1,8 @@
 """How fast a simulated machine is: the speed of a run over time, and what each step's noise adds to it.
 
-The noise is what the laws and the probe left over of the recorded run, step by step: a factor, and the wait for a
-core. It is used up by work, not by time: a recorded step that took four times its law lies under four times as many
-moments, so whatever looked it up by the time would meet the slow steps too often, as soon as its steps are not the
-recorded ones.
+The noise is what the laws and the probe left over of the recorded run, step by step: a factor. It is used up by work,
+not by time: a recorded step that took four times its law lies under four times as many moments, so whatever looked it
+up by the time would meet the slow steps too often, as soon as its steps are not the recorded ones.
 
 It comes in the order in which it was recorded (the same moments of the same machine again), or in blocks drawn at
 random: noise is alike from step to step, so single steps must not be drawn.
@@ -36,15 +35,13 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Noise:
-    """A row a step that decoded: when it began (from the start of the run), its factor, its wait for a core in ns.
+    """A row a step that decoded: when it began (from the start of the run), and its factor; a row a chunk of a prompt.
 
-    And a row a chunk of a prompt: when it began, and its factor. work: what their laws give them, in ns at
-    the speed 1.
+    work: what their laws give them, in ns at the speed 1.
     """
 
     t: Ints
     factor: Floats
-    delay: Ints
     chunk_t: Ints
     chunk_factor: Floats
     work: Floats
@@ -59,17 +56,16 @@ class Noise:
 class _Tape:
     """The noise of one kind of work, which is used up by work.
 
-    Work gets the factor of the row that its middle falls on, up to `STALL`. What a row had beyond that, and its wait
-    for a core, are ns that come whole, to whatever covers the middle of the row.
+    Work gets the factor of the row that its middle falls on, up to `STALL`. What a row had beyond that are ns that come
+    whole, to whatever covers the middle of the row.
     """
 
-    def __init__(self, t: Ints, work: Floats, factor: Floats, delay: Ints) -> None:
+    def __init__(self, t: Ints, work: Floats, factor: Floats) -> None:
         usual = np.minimum(factor, STALL)
         self.work: list[float] = np.maximum(work, 1.0).tolist()
         self.factor: list[float] = usual.tolist()
         self.stall: list[float] = ((factor - usual) * work).tolist()
-        self.delay: list[int] = delay.tolist()
-        self.starts, self.ends = t, t + np.rint(work * factor).astype(np.int64) + delay
+        self.starts, self.ends = t, t + np.rint(work * factor).astype(np.int64)
         self._at, self._used = 0, 0.0
 
     def place(self, t_ns: int) -> None:
@@ -79,10 +75,10 @@ class _Tape:
             row += 1
         self._at, self._used = row % len(self.work), 0.0
 
-    def take(self, work: float) -> tuple[float, int]:
-        """The factor on so much work, and its wait for a core."""
+    def take(self, work: float) -> float:
+        """The factor on so much work."""
         left, middle = work, 0.5 * work
-        usual, stall, delay = -1.0, 0.0, 0
+        usual, stall = -1.0, 0.0
         while True:
             at, whole = self._at, self.work[self._at]
             rest = whole - self._used
@@ -92,14 +88,13 @@ class _Tape:
                 usual = self.factor[at]
             if self._used < 0.5 * whole <= self._used + part:
                 stall += self.stall[at]
-                delay += self.delay[at]
             if part < rest:
                 self._used += part
                 break
             self._at, self._used = (at + 1) % len(self.work), 0.0
             if left <= (1.0 - CLOSE) * work:
                 break
-        return usual + stall / work, delay
+        return usual + stall / work
 
 
 class RunPace:
@@ -112,9 +107,8 @@ class RunPace:
         """scale: a probe of so many ns is the speed 1. level: a factor on top. draw: the seed of the blocks."""
         self._speeds: list[float] = [level] if speed is None else (speed.values / scale * level).tolist()
         self._last = len(self._speeds) - 1
-        none = np.zeros(len(noise.chunk_t), np.int64)
-        self._steps = _tape(noise.t, noise.work, noise.factor, noise.delay)
-        self._chunks = _tape(noise.chunk_t, noise.chunk_work, noise.chunk_factor, none)
+        self._steps = _tape(noise.t, noise.work, noise.factor)
+        self._chunks = _tape(noise.chunk_t, noise.chunk_work, noise.chunk_factor)
         self._tapes = [tape for tape in (self._steps, self._chunks) if tape is not None]
         self._span = max([int(tape.ends[-1]) for tape in self._tapes], default=1)
         self._waits: list[int] = [] if waits is None else waits.t.tolist()
@@ -136,15 +130,17 @@ class RunPace:
         upto = since + t_ns - since_ns
         return self._waited[bisect_left(self._waits, upto)] - self._waited[bisect_left(self._waits, since)]
 
-    def step(self, t_ns: int, work: float) -> tuple[float, int]:
+    def step(self, t_ns: int, work: float) -> float:
         """See `Pace`."""
-        self._settle(t_ns)
-        return (1.0, 0) if self._steps is None or work <= 0 else self._steps.take(work)
+        return self._take(self._steps, t_ns, work)
 
     def chunk(self, t_ns: int, work: float) -> float:
         """See `Pace`."""
+        return self._take(self._chunks, t_ns, work)
+
+    def _take(self, tape: _Tape | None, t_ns: int, work: float) -> float:
         self._settle(t_ns)
-        return 1.0 if self._chunks is None or work <= 0 else self._chunks.take(work)[0]
+        return 1.0 if tape is None or work <= 0 else tape.take(work)
 
     def _settle(self, t_ns: int) -> None:
         """Seek a place for the noise, once a block has ended."""
@@ -158,5 +154,5 @@ class RunPace:
             tape.place(place)
 
 
-def _tape(t: Ints, work: Floats, factor: Floats, delay: Ints) -> _Tape | None:
-    return _Tape(t, work, factor, delay) if len(t) else None
+def _tape(t: Ints, work: Floats, factor: Floats) -> _Tape | None:
+    return _Tape(t, work, factor) if len(t) else None

@@ -66,8 +66,8 @@ class Pace(Protocol):
     def wait(self, since_ns: int, t_ns: int) -> int:
         """How long an engine that worked all this time had to wait for a core in it."""
 
-    def step(self, t_ns: int, work: float) -> tuple[float, int]:
-        """What one step adds: a factor on its passes and bookkeeping, and ns that it waited for a core.
+    def step(self, t_ns: int, work: float) -> float:
+        """What one step adds: a factor on its passes and bookkeeping.
 
         work: what its pass takes at the speed 1, in ns; 0 where it has none.
         """
@@ -90,9 +90,9 @@ class SteadyPace:
         """See `Pace`."""
         return 0
 
-    def step(self, t_ns: int, work: float) -> tuple[float, int]:
+    def step(self, t_ns: int, work: float) -> float:
         """See `Pace`."""
-        return 1.0, 0
+        return 1.0
 
     def chunk(self, t_ns: int, work: float) -> float:
         """See `Pace`."""

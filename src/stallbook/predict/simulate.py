@@ -140,11 +140,8 @@ class _Engine:
     def _execute(self, step: Plan, t0: int, kv: int, keys: tuple[int, ...]) -> None:
         """A step of any kind: what comes before its pass, then as every step."""
         speed, work = self.pace.speed(t0), self._work(step, kv)
-        if self.costs.mixed and step.chunks:
-            noise, delay = self.pace.chunk(t0, work), 0
-        else:
-            noise, delay = self.pace.step(t0, work)
-        factor = speed * noise
+        noise = self.pace.chunk if self.costs.mixed and step.chunks else self.pace.step
+        factor = speed * noise(t0, work)
         sched0 = self.now
         sched1 = self.now = sched0 + round(self.costs.sched(step) * factor)
         for seq in step.readmit:
@@ -155,16 +152,15 @@ class _Engine:
         for chunk in step.chunks:
             self._chunk(chunk, speed)
         prompt = sum([chunk.tokens for chunk in step.chunks])
-        self._pass(step, (t0, sched0, sched1), factor, delay, kv, keys, prompt, work)
+        self._pass(step, (t0, sched0, sched1), factor, kv, keys, prompt, work)
 
     def _repeat(self, step: Plan, kv: int, keys: tuple[int, ...]) -> None:
         """A step that only decodes."""
         t0 = self.now
         work = self._work(step, kv)
-        noise, delay = self.pace.step(t0, work)
-        factor = self.pace.speed(t0) * noise
+        factor = self.pace.speed(t0) * self.pace.step(t0, work)
         self.now += round(self.costs.sched(step) * factor)
-        self._pass(step, (t0, t0, self.now), factor, delay, kv, keys, 0, work)
+        self._pass(step, (t0, t0, self.now), factor, kv, keys, 0, work)
 
     def _work(self, step: Plan, kv: int) -> float:
         """What the step's pass takes at the speed 1; 0 where it has none."""
@@ -173,18 +169,16 @@ class _Engine:
         return 0.0
 
     def _pass(
-        self, step: Plan, began: tuple[int, int, int], factor: float, delay: int, kv: int, keys: tuple[int, ...],
-        prompt: int, work: float,
+        self, step: Plan, began: tuple[int, int, int], factor: float, kv: int, keys: tuple[int, ...], prompt: int,
+        work: float,
     ) -> None:  # fmt: skip
-        decode0 = emit = self.now
+        decode0, emit, delay = self.now, self.now, 0
         rows = len(step.decodes)
         if rows or (self.costs.mixed and step.chunks):
             emit += round(work * factor)
-            delay += self.pace.wait(self.waited, emit)
+            delay = self.pace.wait(self.waited, emit)
             self.waited = emit
             emit += delay
-        else:
-            delay = 0
         output1 = emit
         if keys:
             output1 += round(self.costs.output(len(keys)) * factor)

@@ -231,8 +231,8 @@ def noise_of(seen: Watched, costs: VllmCosts) -> Noise:
     work = pass_law(seen, costs.laws)
     factor = ns / work
     plain, mixed = (ns > 0) & (table["chunk"] == 0), (ns > 0) & (table["chunk"] > 0)
-    nothing, t = np.zeros(int(plain.sum()), np.int64), t0 - seen.origin
-    return Noise(t[plain], factor[plain], nothing, t[mixed], factor[mixed], work[plain], work[mixed])
+    t = t0 - seen.origin
+    return Noise(t[plain], factor[plain], t[mixed], factor[mixed], work[plain], work[mixed])
 
 
 def without(noise: Noise, speed: Series) -> Noise:

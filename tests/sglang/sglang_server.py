@@ -56,6 +56,8 @@ FLAGS = (
 SMALL_POOL, LARGE_POOL = 2560, 16384
 """Tokens of KV: the small pool runs full under the tests' load, the large one never does. A request that fits into none
 waits for good, and all others behind it."""
+RETRACTING = {"SGLANG_TEST_RETRACT": "1", "SGLANG_TEST_RETRACT_INTERVAL": "20"}
+"""Each twentieth decode SGLang retracts a request, as if its KV pool were full."""
 COUNTERS = ("sglang:num_retracted_requests_total", "sglang:generation_tokens_total", "sglang:prompt_tokens_total")
 
 

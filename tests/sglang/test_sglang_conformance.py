@@ -7,13 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from sglang_server import COUNTERS, LARGE_POOL, LOOPS, MIXED, Layout, Server, load
+from sglang_server import COUNTERS, LARGE_POOL, LOOPS, MIXED, RETRACTING, Layout, Server, load
 
 from engine_conforms import Serving, waited
 from stallbook.conformance import PARTS, Limits, Script, conform
 
-RETRACTING = {"SGLANG_TEST_RETRACT": "1", "SGLANG_TEST_RETRACT_INTERVAL": "20"}
-"""Each twentieth decode SGLang retracts a request, as if its KV pool were full."""
 ROLES = {"engine": "engine", "api": "api:0", "detokenizer": "detokenizer:0"}
 
 

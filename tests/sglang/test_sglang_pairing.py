@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sglang_server import LARGE_POOL, LOOPS, MIXED, Layout, load, serving
+from sglang_server import LARGE_POOL, LOOPS, MIXED, RETRACTING, Layout, load, serving
 
 import stallbook as sb
 from engine_load import mixed
@@ -22,7 +22,6 @@ from stallbook.partition import Partition
 
 SPY = Path(__file__).with_name("spy")
 REQUESTS = 40
-RETRACTING = {"SGLANG_TEST_RETRACT": "1", "SGLANG_TEST_RETRACT_INTERVAL": "20"}
 
 
 @dataclass

@@ -57,12 +57,17 @@ def error(name: str, said: float | None, measured: float | None) -> float | None
     return abs(said / measured - 1) if measured else None
 
 
-def own_speed(base: Base, run: Any) -> Series:
-    """The speed of a rung's decodes over 2 s by the laws of the baseline; its waits for a core stand apart."""
+def decodes(base: Base, run: Any) -> tuple[Any, Any, Any]:
+    """A run's decodes: when each began, what it took (its wait for a core apart), and what the baseline's laws say."""
     table = observe(run, DemoPolicy(limits_of(recorded(run)))).tables["decode"]
     good = table["ns"] > 0
-    law, t = decode_law(table, base.model.costs)[good], table["t"][good]
-    taken, due = np.cumsum(table["ns"][good]), np.cumsum(law)
+    return table["t"][good], table["ns"][good], decode_law(table, base.model.costs)[good]
+
+
+def own_speed(base: Base, run: Any) -> Series:
+    """The speed of a rung's decodes over 2 s by the laws of the baseline."""
+    t, ns, law = decodes(base, run)
+    taken, due = np.cumsum(ns), np.cumsum(law)
     edges = np.arange(t[0], t[-1], BIN_NS)
     low, high = np.searchsorted(t, edges - 10**9), np.minimum(np.searchsorted(t, edges + 10**9), len(t) - 1)
     values = (taken[high] - taken[low]) / np.maximum(due[high] - due[low], 1.0)
@@ -72,9 +77,8 @@ def own_speed(base: Base, run: Any) -> Series:
 
 def whole_speed(base: Base, run: Any) -> float:
     """The same over all of a run."""
-    table = observe(run, DemoPolicy(limits_of(recorded(run)))).tables["decode"]
-    good = table["ns"] > 0
-    return float(table["ns"][good].sum() / decode_law(table, base.model.costs)[good].sum())
+    _, ns, law = decodes(base, run)
+    return float(ns.sum() / law.sum())
 
 
 def at_own_speed(base: Base, settings: Any, run: Any, waits: Waits) -> Outcome:

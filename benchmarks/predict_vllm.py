@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stallbook.predict.answer import Prediction
@@ -132,6 +132,7 @@ def table(made: list[tuple[Path, dict[str, int]]], repeats: int) -> str:
     from stallbook.predict.answer import base_of, predict
     from stallbook.predict.outcome import outcome
     from stallbook.predict.pool import runner
+    from stallbook.predict.vllm_costs import speed_of
 
     found = {name_of(change): Setting() for change in CHANGES}
     models = [(path, change, model(path)) for path, change in made]
@@ -141,8 +142,8 @@ def table(made: list[tuple[Path, dict[str, int]]], repeats: int) -> str:
         at = found[name_of(change)]
         at.measured.append(outcome(one.run))
         others = [base for base in bases if base is not one]
-        at.leveled.append([leveled(base, change, one) for base in others])
-        at.paced.append([paced(base, change, one) for base in others])
+        at.leveled.append([said(base, change, level=relative(base, one)) for base in others])
+        at.paced.append([said(base, change, speed=speed_of(one.seen, base.costs.laws)) for base in others])
         replay = one.seen.replay
         note = (
             f"{path.name}: {len(replay.mismatches)} of {replay.steps:,} steps replayed otherwise, "
@@ -157,35 +158,20 @@ def table(made: list[tuple[Path, dict[str, int]]], repeats: int) -> str:
             note += f"; the model on its own run: {off}"
         notes.append(f"- {note}")
     head = (
-        "setting",
-        "figure",
-        "predicted",
-        "from other base logs",
-        "measured",
-        "off",
-        "off, at the run's level",
+        "setting", "figure", "predicted", "from other base logs", "measured", "off", "off, at the run's level",
         "off, at its speed",
-    )
+    )  # fmt: skip
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     lines += [row(name, figure, one) for name, one in found.items() for figure in FIGURES]
     floor = ", ".join(f"{name} {spread([one[name] for one in found['base'].measured]):.0%}" for name in FIGURES)
     return "\n".join([*lines, "", f"The largest of {repeats} base runs is above the smallest by: {floor}.", "", *notes])
 
 
-def paced(base: VllmModel, change: dict[str, int], run: VllmModel) -> Outcome:
-    """What a base log says of a run with this change, on a machine as fast at each time as it was in that run."""
-    from stallbook.predict.outcome import brief
-    from stallbook.predict.vllm_costs import speed_of
-
-    speed = speed_of(run.seen, base.costs.laws)
-    return brief(base.simulate(replace(base.settings, **change), speed=speed))
-
-
-def leveled(base: VllmModel, change: dict[str, int], run: VllmModel) -> Outcome:
-    """What a base log says of a run with this change, on a machine as fast on the whole as it was in that run."""
+def said(base: VllmModel, change: dict[str, int], **machine: Any) -> Outcome:
+    """What a base log says of a run with this change. machine: its speed in that run, as `VllmEngine.simulate`."""
     from stallbook.predict.outcome import brief
 
-    return brief(base.simulate(replace(base.settings, **change), level=relative(base, run)))
+    return brief(base.simulate(replace(base.settings, **change), **machine))
 
 
 def relative(base: VllmModel, run: VllmModel) -> float:

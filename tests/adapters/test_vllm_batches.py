@@ -83,33 +83,3 @@ def test_every_token_is_its_request_s(tmp_path: Path, clock: Clock, utils: objec
     for step, who, tokens in zip(run.emissions.step, run.emissions.request, run.emissions.tokens, strict=True):
         found.setdefault(int(step), Counter())[run.requests.names[int(who)]] += int(tokens)
     assert [found[step] for step in sorted(found)] == [one for one in expected if one]
-
-
-def test_after_a_failure_nobody_is_taken_to_decode_on(tmp_path: Path, clock: Clock, utils: object) -> None:
-    """What was kept is lost, and with it that one left: what comes next is told anew."""
-    ours, the_core = process(tmp_path / "a.stall", clock), core(clock, Worker(clock, utils))  # type: ignore[arg-type]
-    engine, scheduler = Engine(the_core, ours), the_core.scheduler
-
-    def step(*names: str, new: tuple[str, ...] = ()) -> None:
-        output = Output({name: 8 if name in new else 1 for name in names}, new=new)
-        scheduler.schedule(output)
-        scheduler.update_from_output(output, dict.fromkeys(names, 1))
-
-    for name in ("r1", "r2"):
-        scheduler.add_request(request(name))
-    step("r1", "r2", new=("r1", "r2"))
-    step("r1", "r2")
-    engine.later.flush()
-    step("r1")
-    emitted, engine.steps.emitted = engine.steps.emitted, lambda *_: 1 / 0  # type: ignore[assignment, method-assign]
-    engine.later.flush()
-    engine.steps.emitted = emitted  # type: ignore[method-assign]
-    step("r1")
-    step("r1")
-    engine.later.flush()
-    assert ours.recorder is not None
-    assert ours.hooks.errors == 1
-    ours.recorder.close()
-    run = sb.open(tmp_path / "a.stall")
-    got = Counter(run.requests.names[int(who)] for who in run.emissions.request)
-    assert got == {"r1": 4, "r2": 2}

@@ -85,14 +85,12 @@ class Steps:
         for request in list(self.batch):
             self.another(request)
 
-    def comes_again(self, request: str, flush: Callable[[], None]) -> bool:
-        """One of that name comes in: True if the one before it is done, so that it is another. `flush` tells so far."""
+    def comes_again(self, request: str, flush: Callable[[], None]) -> None:
+        """One of that name comes in: if the one before it is done, it is another. `flush` tells all so far."""
         if request in self.handles or request in self.batch:
             flush()
             if request not in self.handles:
                 self.another(request)
-                return True
-        return False
 
     def another(self, request: str) -> None:
         """One of that name is done, and the next one of that name is another."""
@@ -159,12 +157,6 @@ class Steps:
         decode, everyone, tail = self._settle(scheduled, tokens, self._windows(flight, t))
         decode = decode if decoding < 0 else decoding
         self._emits(flight, t, t1, cpu, decode, total - decode, everyone, tail)
-
-    def repeated(self, step: int, t: int, t1: int, cpu: int) -> None:
-        """As `emitted`, of the same requests as the step before, each of which got the one token scheduled for it."""
-        flight = self._lands(step, t)
-        if flight is not None:
-            self._emits(flight, t, t1, cpu, len(self.batch), 0, True, self._tail(flight, t))
 
     def _lands(self, step: int, t: int) -> Flight | None:
         """The flight of a step, which emits at `t`. Those that were scheduled before it never emitted."""
@@ -249,20 +241,21 @@ class Steps:
         batch, handles = self.batch, self.handles
         changes: list[int] = []
         members: list[int] = []
-        decode = 0
+        decode = unknown = 0
         for request, count in scheduled.items():
             if request in batch:
                 decode += count
                 continue
             handle = handles.get(request)
             if handle is None:
+                unknown += 1
                 continue
             if request in tokens:
                 batch[request] = handle
                 changes.append(handle << 1)
             else:
                 members.append(handle)
-        if len(batch) + len(members) != len(scheduled):
+        if len(batch) + len(members) + unknown != len(scheduled):
             changes += [batch.pop(request) << 1 | 1 for request in [one for one in batch if one not in scheduled]]
         everyone = len(tokens) == len(batch) == sum(tokens.values()) and tokens.keys() == batch.keys()
         pairs: list[int] = []

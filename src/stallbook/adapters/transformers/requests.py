@@ -36,7 +36,7 @@ class Plan:
         return (
             self.steady
             and [one.state for one in batch] == self.states
-            and sum([one.query_length for one in batch]) == self.total
+            and all(one.query_length == 1 and one.has_new_token for one in batch)
         )
 
 

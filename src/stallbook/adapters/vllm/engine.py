@@ -46,7 +46,10 @@ _SETTINGS: Final = {
     "observability_config": ("jit_monitor_mode",),
 }  # fmt: skip
 _KV, _SEQS, _BUDGET = 1, 2, 3
-_SCHEDULED, _EMITTED, _REPEATED, _EVICTED = range(4)
+_SCHEDULED, _EMITTED, _EVICTED = range(3)
+
+Emission = tuple[Mapping[str, int], int, Mapping[str, int]]
+"""Tokens that were scheduled for each request, all of them, and how many each got."""
 
 
 def install(module: ModuleType, process: Process) -> None:
@@ -103,8 +106,8 @@ class Engine:
         """Whether the last step took all the tokens that one may take."""
         self.out: set[str] = set()
         """Requests that were evicted and are not known to be back."""
-        self.usual: Any = None
-        """Of the last step in which each request got the one token that was scheduled for it: the requests."""
+        self.usual: Emission | None = None
+        """The last step's, if each request got the one token that was scheduled for it. Kept for all that repeat it."""
         self.most_tokens, self.most_requests = (
             getattr(scheduler, name, sys.maxsize) for name in ("max_num_scheduled_tokens", "max_num_running_reqs")
         )
@@ -188,17 +191,19 @@ class Engine:
             result = original(scheduler_output, *args, **more)
             if hooks.on:
                 try:
-                    t1, step, outputs = clock(), getattr(scheduler_output, STEP, 0), 0
+                    t1, step, got = clock(), getattr(scheduler_output, STEP, 0), 0
                     scheduled = scheduler_output.num_scheduled_tokens
                     total = scheduler_output.total_num_scheduled_tokens
                     for one in result.values():
-                        outputs += len(one.outputs)
-                    each = total == outputs == len(scheduled)
-                    if each and scheduled.keys() == self.usual:
-                        append((_REPEATED, step, t, t1, thread_cpu()))
-                    elif step and total:
-                        append((_EMITTED, step, t, t1, thread_cpu(), scheduled, total, _tokens(result)))
-                        self.usual = scheduled.keys() if each else None
+                        for output in one.outputs:
+                            if output.new_token_ids:
+                                got += 1
+                    each, emission = total == got == len(scheduled), self.usual
+                    if emission is None or not each or scheduled.keys() != emission[0].keys():
+                        emission = scheduled, total, _tokens(result)
+                        self.usual = emission if each else None
+                    if step and total:
+                        append((_EMITTED, step, t, t1, thread_cpu(), *emission))
                     if len(entries) > FEW or t1 - later.since > LONG_NS:
                         later.look(t1)
                 except Exception:
@@ -227,8 +232,7 @@ class Engine:
         def add_request(request: Any, *args: Any, **more: Any) -> Any:
             if self.hooks.on:
                 try:
-                    if self.steps.comes_again(request.request_id, self.later.flush):
-                        self.usual = None
+                    self.steps.comes_again(request.request_id, self.later.flush)
                     limit = request.max_tokens if isinstance(request.max_tokens, int) else -1
                     self.process.arrived(request.request_id, request.num_prompt_tokens, limit, self.clock())
                 except Exception:
@@ -241,7 +245,7 @@ class Engine:
 
     def work(self, entries: list[Any]) -> None:
         """Write what the hooks saw."""
-        steps, usual, self.usual = self.steps, self.usual, None  # if this fails, nobody knows who decodes
+        steps = self.steps
         steps.begin()
         for entry in entries:
             if entry[0] == _SCHEDULED:
@@ -251,15 +255,12 @@ class Engine:
                 if total:
                     self.full = total >= self.most_tokens
                     steps.scheduled(step, t0, t1, track, cpu)
-            elif entry[0] == _REPEATED:
-                _, step, t, t1, cpu = entry
-                steps.repeated(step, t, t1, cpu)
             elif entry[0] == _EMITTED:
                 steps.emitted(*entry[1:])
             else:
+                self.out.add(entry[1])  # once more: since the hook saw it, the return before may have been told
                 steps.evict(*entry[1:])
         steps.write(self.clock(), self._blocked())
-        self.usual = usual
 
     def _blocked(self) -> int:
         """What keeps the first waiting request out; -1 where this scheduler's queues have other names."""
@@ -278,10 +279,9 @@ class Engine:
             self.steps.finished(done, t0)
             self.out.difference_update(done)
         if output.total_num_scheduled_tokens:
-            self.steps.admitted([one.req_id for one in output.scheduled_new_reqs], t1)
-            if back := _resumes(output):
-                self.steps.admitted(back, t1)
-                self.out.difference_update(back)
+            placed = [*(one.req_id for one in output.scheduled_new_reqs), *_resumes(output)]
+            self.steps.admitted(placed, t1)
+            self.out.difference_update(placed)
 
 
 def _resumes(output: Any) -> Collection[str]:

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from stallbook.demo.settings import Settings
 from stallbook.errors import StallbookError
+from stallbook.predict.costs import COMPACT_OUTPUT
 from stallbook.predict.vllm import VllmSettings
 
 __all__ = ["KNOBS", "Change", "Knob", "changed", "fixes", "knobs_of", "needed", "parse", "written"]
@@ -65,7 +66,9 @@ def _budgets(s: Settings) -> list[int]:
     return [n for n in (64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048) if n >= s.max_num_seqs]
 
 
-_OBJECTS: Final = "the history of objects leaves 7 objects a token, flat arrays none; output costs a third with them"
+_OBJECTS: Final = (
+    f"the history of objects leaves 7 objects a token, flat arrays none; output costs {COMPACT_OUTPUT:.0%} with them"
+)
 _ELSEWHERE: Final = "the tokenizer's process has a core of its own and slows the engine down by nothing"
 
 KNOBS: Final = {

@@ -35,14 +35,17 @@ class Later:
     """Entries in the order in which they came. `append` is the list's own; `work` gets them all.
 
     When `work` fails the entries are gone, and the failure is counted: they would only fail again.
+    others: hooks that leave no entry, of each step, which leaves two.
     """
 
-    __slots__ = ("_clock", "_first", "_hooks", "_last", "_recorder", "_work", "append", "entries", "since")
+    __slots__ = ("_calls", "_clock", "_first", "_hooks", "_last", "_recorder", "_work", "append", "entries", "since")
 
     def __init__(
-        self, work: Callable[[list[Any]], None], recorder: WholeRecorder, hooks: Hooks, clock: Callable[[], int]
+        self, work: Callable[[list[Any]], None], recorder: WholeRecorder, hooks: Hooks, clock: Callable[[], int],
+        others: int = 0,
     ) -> None:  # fmt: skip
         self._work, self._recorder, self._hooks, self._clock = work, recorder, hooks, clock
+        self._calls = (2 + others) * CALL_NS
         self.entries: list[Any] = []
         self.append = self.entries.append
         self.since = clock()
@@ -63,14 +66,15 @@ class Later:
     def flush(self) -> None:
         """Work off what waits. On the thread of the hooks."""
         entries, start = self.entries, thread_cpu()  # not the clock: the thread may be sent away meanwhile
-        hooks = len(entries) * min((self._first or self._last) + self._last + 2 * CALL_NS, _LONGEST_NS) // 2
+        recorder, events = self._recorder, self._recorder.events
+        hooks = len(entries) * min((self._first or self._last) + self._last + self._calls, _LONGEST_NS) // 2
         try:
             self._work(entries)
         except Exception:
             self._hooks.failed()
         entries.clear()
         self.since = self._clock()
-        self._recorder.spent(hooks + thread_cpu() - start)
+        recorder.spent(hooks + thread_cpu() - start, recorder.events - events)
 
 
 class Aways:

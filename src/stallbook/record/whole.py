@@ -44,9 +44,17 @@ class WholeRecorder(Recorder):
             return self._closed_ns
         return self._spent + self._events * _CALL_NS + self._cost.total(0, self._pauses.seen) + store.grow_ns
 
-    def spent(self, ns: int) -> None:
-        """So much time was spent in the caller's hooks, `step` included. Now and then this writes the books too."""
+    @property
+    def events(self) -> int:
+        """Records other than steps that the account knows by their number alone."""
+        return self._events
+
+    def spent(self, ns: int, events: int = 0) -> None:
+        """So much time was spent in the caller's hooks, `step` included, and that of so many events. Now and then this
+        writes the books too.
+        """
         self._spent += ns
+        self._events -= events
         self._told += 1
         if self._told % _STATES == 0:
             self.flush()

@@ -44,7 +44,7 @@ class Engine:
         self.stamps = Stamps(self.clock)
         self.steps = Overlapped(recorder, process.handles, self.stamps, False)
         self.batches, self.watch = batches.Batches(self.steps), batches.Watch()
-        self.later = Later(self.work, recorder, self.hooks, self.clock)
+        self.later = Later(self.work, recorder, self.hooks, self.clock, others=2)  # forward pass and sampling
         self.rested = True
         """Whether the thread had nothing to do since it was looked at last."""
         self.number = self.pending = 0

@@ -154,9 +154,15 @@ class Steps:
         if total == len(tokens) == len(scheduled) and scheduled.keys() == self.batch.keys():
             self._emits(flight, t, t1, cpu, total, 0, True, self._tail(flight, t))
             return
-        decode, everyone, tail = self._settle(scheduled, tokens, self._windows(flight, t))
-        decode = decode if decoding < 0 else decoding
+        prefill, everyone, tail = self._settle(scheduled, tokens, self._windows(flight, t))
+        decode = total - prefill if decoding < 0 else decoding
         self._emits(flight, t, t1, cpu, decode, total - decode, everyone, tail)
+
+    def repeated(self, step: int, t: int, t1: int, cpu: int) -> None:
+        """As `emitted`, of the same requests as the step before, each of which got the one token scheduled for it."""
+        flight = self._lands(step, t)
+        if flight is not None:
+            self._emits(flight, t, t1, cpu, len(self.batch), 0, True, self._tail(flight, t))
 
     def _lands(self, step: int, t: int) -> Flight | None:
         """The flight of a step, which emits at `t`. Those that were scheduled before it never emitted."""
@@ -237,15 +243,13 @@ class Steps:
     def _settle(
         self, scheduled: Mapping[str, int], tokens: Mapping[str, int], windows: list[bytes]
     ) -> tuple[int, bool, bytes]:  # fmt: skip
-        """Follow a batch that changed, or in which not everyone got one token."""
+        """Follow a batch that changed, or in which not everyone got one token. First: tokens of who is new in it."""
         batch, handles = self.batch, self.handles
         changes: list[int] = []
         members: list[int] = []
-        decode = unknown = 0
-        for request, count in scheduled.items():
-            if request in batch:
-                decode += count
-                continue
+        prefill = unknown = 0
+        for request in [one for one in scheduled if one not in batch]:
+            prefill += scheduled[request]
             handle = handles.get(request)
             if handle is None:
                 unknown += 1
@@ -263,7 +267,7 @@ class Steps:
             for request, count in tokens.items():
                 if (handle := handles.get(request)) is not None:
                     pairs += (handle, count)
-        return decode, everyone, self.recorder.tail(changes, pairs, members, windows)
+        return prefill, everyone, self.recorder.tail(changes, pairs, members, windows)
 
     def admitted(self, requests: Iterable[str], t: int) -> None:
         """Requests were scheduled: for the first time, or again after an eviction."""

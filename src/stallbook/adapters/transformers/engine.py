@@ -33,6 +33,8 @@ _SETTINGS: Final = {
         "safety_margin", "cpu_offload_space", "default_compile_level", "q_padding_interval_size", "max_queue_size",
     )
 }  # fmt: skip
+_OTHERS: Final = 5
+"""Hooks of a step that leave no entry: its batch is laid out, run, sampled, back; who was cancelled."""
 _WAITING: Final = (0, 3)
 """`RequestStatus` of a request that gets none of the tokens in flight: pending, finished."""
 
@@ -144,7 +146,7 @@ class Engine:
         if self.steps is None or self.later is None:
             self.stamps = Stamps(self.clock)
             self.steps = Steps(recorder, self.process.handles, self.stamps, apart=False, handoff="runner")
-            self.later = Later(self.work, recorder, self.hooks, self.clock)
+            self.later = Later(self.work, recorder, self.hooks, self.clock, _OTHERS)
         self.steps.renew()
         self.frontend.write()  # what was handed out since the last manager's end
         self.session += 1
@@ -163,11 +165,13 @@ class Engine:
     def _prepare_next_batch(self, original: Callable[..., Any]) -> Callable[..., Any]:
         clock, hooks, later = self.clock, self.hooks, self.later
         assert later is not None
+        entries = later.entries
 
         @functools.wraps(original)
         def prepare_next_batch(processor: Any, *args: Any, **more: Any) -> Any:
             t0 = clock()
             found = original(processor, *args, **more)
+            t1 = clock()
             if hooks.on and processor is self.processor and (batches := self.batches) is not None:
                 try:
                     if found:
@@ -175,6 +179,8 @@ class Engine:
                         plan = batches.takes_off(self.batch, self.count)
                         later.append((SCHEDULED, plan, self.count, t0, self.tensors, self.track, self.windows))
                         self.windows = []
+                        if len(entries) == 1:
+                            later.first(t1)
                     else:
                         self.rests()
                 except Exception:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
 from typing import Any, Final
 
@@ -51,7 +51,8 @@ class Frontend:
         """Handles of requests that are done, and may not have been handed out yet."""
         self.so_far: dict[str, int] = {}
         """Tokens of each request that the program took from the queue."""
-        self.last: dict[str, int] = {}
+        self.last: tuple[tuple[str, ...], tuple[int, ...]] = ((), ())
+        """Of the last delivery who got how many."""
 
     @property
     def waits(self) -> bool:
@@ -133,7 +134,7 @@ class Frontend:
         name = f"{request}@{session}" if session > 1 and request.startswith(_OWN_NAMES) else request
         handle = process.handles[request] = recorder.arrive(name, prompt, limit, min(came, made))
         if self.finished.pop(request, None) is not None:
-            self.last = {}  # it said so of another request of that name
+            self.last = ((), ())  # it said so of another request of that name
         if came < made:
             recorder.hold(handle, _TOKENIZE, came)
             recorder.release(handle, _TOKENIZE, made)
@@ -148,26 +149,34 @@ class Frontend:
 
     def write(self) -> None:
         """Write what was handed out since the last time; what was handed out at once, as one delivery."""
-        at_once: dict[str, int] = {}
-        last, take = 0, self.handed.popleft
-        for _ in range(len(self.handed)):
-            request, tokens, t = take()
-            if at_once and (t - last > _AT_ONCE_NS or request in at_once):
-                self._deliver(at_once, last)
-                at_once = {}
-            at_once[request], last = tokens, t
-        if at_once:
-            self._deliver(at_once, last)
+        take, at = self.handed.popleft, 0
+        told = [take() for _ in range(len(self.handed))]
+        names, tokens, times = zip(*told, strict=True) if told else ((), (), ())
+        while at < len(told):
+            end = at + len(self.last[0])  # mostly it is as the last time, and nobody looks at each
+            if end == at or (names[at:end], tokens[at:end]) != self.last or times[end - 1] - times[at] > _AT_ONCE_NS:
+                end = _at_once(names, times, at)
+            self._deliver((names[at:end], tokens[at:end]), times[end - 1])
+            at = end
 
-    def _deliver(self, tokens: dict[str, int], t: int) -> None:
+    def _deliver(self, told: tuple[tuple[str, ...], tuple[int, ...]], t: int) -> None:
         recorder = self.process.recorder
         if recorder is None:
             return
-        if tokens == self.last:
+        if told == self.last:
             recorder.delivered_again(t)
             return
         known = self.process.handles
-        handles = [known.get(request, self.finished.get(request, -1)) for request in tokens]
-        found = [pair for pair in zip(handles, tokens.values(), strict=True) if pair[0] >= 0 < pair[1]]
+        handles = [known.get(request, self.finished.get(request, -1)) for request in told[0]]
+        found = [pair for pair in zip(handles, told[1], strict=True) if pair[0] >= 0 < pair[1]]
         recorder.delivered([handle for handle, _ in found], [count for _, count in found], t)
-        self.last = tokens
+        self.last = told
+
+
+def _at_once(names: Sequence[str], times: Sequence[int], at: int) -> int:
+    """Where that ends which was handed out at once from `at` on: each request once, each soon after the last one."""
+    seen, end = {names[at]}, at + 1
+    while end < len(names) and names[end] not in seen and times[end] - times[end - 1] <= _AT_ONCE_NS:
+        seen.add(names[end])
+        end += 1
+    return end

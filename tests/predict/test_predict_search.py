@@ -10,12 +10,14 @@ from predict_logs import planted
 
 from stallbook.demo.settings import Settings
 from stallbook.errors import StallbookError
-from stallbook.predict.answer import Base, base_of
+from stallbook.predict.answer import Base, Figure, _in_order, base_of
 from stallbook.predict.knobs import KNOBS, changed, fixes, parse, written
 from stallbook.predict.model import fit
 from stallbook.predict.outcome import Outcome
 from stallbook.predict.pool import runner
 from stallbook.predict.search import best_order, read_goal, search, trade_figure
+from stallbook.report.lines import grid
+from stallbook.report.predicted import Told, answer
 
 
 @pytest.mark.parametrize(
@@ -117,20 +119,50 @@ def base() -> Base:
 def test_a_search_finds_the_cheapest_that_meets_the_goal(base: Base) -> None:
     bowl = Bowl()
     found = search(base, bowl, read_goal("itl.p99.9 < 50ms"), "ttft.p50", count=300)
-    assert bowl.calls == len(found.seen) == 300
+    assert 300 <= bowl.calls == len(found.seen) <= 330
     assert found.seen[0].change == {}
     assert found.best is not None
     best = found.seen[found.best]
     assert best.outcome["itl.p99.9"] <= 50
     assert best.change["gc_freeze"]
     every = [s for s in found.seen if s.outcome["itl.p99.9"] <= 50]
-    assert best.outcome["ttft.p50"] == min(s.outcome["ttft.p50"] for s in every)
+    least = min(s.outcome["ttft.p50"] for s in every)
+    assert best.outcome["ttft.p50"] <= 1.02 * least
+    alike = [s for s in every if s.outcome["ttft.p50"] <= 1.02 * least]
+    assert len(best.change) == min(len(s.change) for s in alike) <= 3  # this bowl has three knobs
     assert best.outcome["ttft.p50"] < 49
     front = [(found.seen[i].outcome["itl.p99.9"], found.seen[i].outcome["ttft.p50"]) for i in found.front]
     assert front == sorted(front)
     assert [p for _, p in front] == sorted((p for _, p in front), reverse=True)
     again = search(base, Bowl(), read_goal("itl.p99.9 < 50ms"), "ttft.p50", count=300)
     assert again == found
+
+
+def test_a_run_that_meets_its_goal_as_it_is_needs_no_change(base: Base) -> None:
+    goal = read_goal("itl.p99.9 < 10s")
+    found = search(base, lambda jobs: [Outcome({"itl.p99.9": 9.0, "ttft.p50": 5.0}) for _ in jobs], goal, "ttft.p50")
+    assert found.best == 0
+    told = answer(Told(base, [], None, goal.name, found))
+    assert told.startswith("As recorded it gives itl.p99.9 < 10000 ms already, at ttft.p50 5")
+    assert told.endswith("settings gives that at less.")
+
+
+def test_the_ends_of_intervals_rise_with_the_percentile() -> None:
+    figures = {"a": Figure(1.0, 0.9, 1.6), "b": Figure(2.0, 1.2, 2.1), "c": Figure(3.0, 0.8, 9.0)}
+    _in_order(figures, ["a", "b", "c"])
+    assert figures == {"a": Figure(1.0, 0.9, 1.6), "b": Figure(2.0, 1.2, 2.1), "c": Figure(3.0, 1.2, 9.0)}
+    figures = {"a": Figure(1.0, 0.9, 4.0), "b": Figure(2.0, 1.2, 2.1)}
+    _in_order(figures, ["a", "b"])
+    assert figures["a"].high == 2.1
+
+
+def test_a_setting_that_holds_a_list_breaks_behind_a_comma() -> None:
+    rows = [("capture_sizes=1,2,4,8,16,24,32,40,48", "1,234"), ("word " * 9, "1")]
+    told = grid(("change", "x" * 60), rows)
+    assert max(map(len, told)) <= 80
+    folded = [line.split()[0] for line in told[2:] if "=" in line or line.lstrip()[:1].isdigit()]
+    assert "".join(folded) == "capture_sizes=1,2,4,8,16,24,32,40,48"
+    assert all(piece.endswith(",") for piece in folded[:-1])
 
 
 def test_a_goal_that_nothing_meets_is_not_found(base: Base) -> None:

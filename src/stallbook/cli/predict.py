@@ -109,7 +109,10 @@ def _asked(path: Path, work: int, *, anyway: bool) -> Iterator[tuple[Base, Runne
 @contextmanager
 def _bar(work: int) -> Iterator[Callable[[int], None]]:
     if not sys.stderr.isatty():
-        yield lambda n: None
+        from stallbook.cli.patience import patience
+
+        with patience(f"simulating about {work:,} runs"):
+            yield lambda n: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from random import Random
 from statistics import NormalDist
 from typing import Any, Final
@@ -153,6 +154,7 @@ def _prediction(base: Base, change: Change, found: Sequence[Outcome]) -> Predict
         if (value := found[0][name]) is not None:
             drawn = [other for one in found[1:] if (other := one[name]) is not None]
             figures[name] = _figure(value, drawn, count=name in COUNTS)
+    _in_order(figures, [name for name in FIGURES if name.startswith("itl.") and name in figures])
     whole = [one.share for one in found if one.share]
     causes = sorted({cause for one in whole for cause in one})
     share = {c: float(np.mean([one.get(c, 0.0) for one in whole])) for c in causes}
@@ -167,6 +169,14 @@ def _figure(value: float, replicas: Sequence[float], *, count: bool) -> Figure:
         return Figure(value, max(0.0, value - spread), value + spread)
     wide = math.exp(Z * float(np.log(np.maximum(x, 1e-9)).std(ddof=1))) if len(x) > 1 else 1.0
     return Figure(value, value / wide, value * wide)
+
+
+def _in_order(figures: dict[str, Figure], rising: Sequence[str]) -> None:
+    """A higher percentile is never below a lower one, so neither are the ends of its interval."""
+    for below, name in pairwise(rising):
+        figures[name] = replace(figures[name], low=max(figures[name].low, figures[below].low))
+    for above, name in pairwise(reversed(rising)):
+        figures[name] = replace(figures[name], high=min(figures[name].high, figures[above].high))
 
 
 def ceiling(base: Base, change: Change) -> dict[str, float] | None:

@@ -1,5 +1,4 @@
-"""What the parts of a recorded run's steps took, beside what the scheduler knew of them: the data that costs are
-fitted to.
+"""A recorded run as the data that costs are fitted to: what each part of a step took, and what was in the step.
 
 All durations are net: garbage collections and waits for a core are taken out, and kept apart. The replay supplies
 what a log does not hold: which chunk started where, how much cache a swap moved, how long the oldest context is.

@@ -1,7 +1,8 @@
 """Which settings? The best order of the single fixes, and a search over all knobs for a goal at the least price.
 
 A search sees one simulation of each setting, all with the recorded noise in its own order: what differs between two
-settings is then the setting. Half of it is drawn evenly over the knobs, half are neighbours of the best so far.
+settings is then the setting. Half of it is drawn evenly over the knobs, half are neighbours of the best so far. What
+is found is then tried without each of its changes: of settings that give as much, the one with the fewest is meant.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from stallbook.predict.vllm import VllmSettings
 __all__ = ["Found", "Goal", "Stage", "best_order", "read_goal", "search", "trade_figure"]
 
 WORTH: Final = 0.02
-"""A further fix must take this much off the figure."""
+"""A further fix must take this much off the figure; of two prices less than this apart, neither is the lower."""
 UNITS: Final = {"": 1.0, "ms": 1.0, "s": 1000.0, "us": 0.001}
 
 
@@ -118,7 +119,8 @@ def _job(settings: Settings | VllmSettings, change: Change) -> Job | None:
 class Found:
     """What a search saw. seen: every setting with what it gave; the first is the run as it was recorded.
 
-    best: the index of the one that meets the goal at the least price; None where none does. front: those than which
+    best: the index of the one that meets the goal at the least price, with the fewest changes; None where none does.
+    front: those than which
     none is better both in the goal's figure and in the price.
     """
 
@@ -147,8 +149,22 @@ def search(
         _look(base, run, near, seen, most=min(count, before + max(8, count // 8)))
         if len(seen) == before:
             break
+    _shorten(base, run, goal, trade, seen, fixed or {})
     stages = tuple(seen.values())
     return Found(goal, trade, stages, _best(stages, goal, trade), _front(stages, goal.name, trade))
+
+
+def _shorten(
+    base: Base, run: Runner, goal: Goal, trade: str, seen: dict[tuple[Any, ...], Stage], fixed: Change
+) -> None:  # fmt: skip
+    """Look at what the best one is without each of its changes, until none of them is better."""
+    before = -1
+    while len(seen) > before and (best := _best(list(seen.values()), goal, trade)) is not None:
+        before, change = len(seen), list(seen.values())[best].change
+        fewer = [
+            {name: value for name, value in change.items() if name != left} for left in change if left not in fixed
+        ]
+        _look(base, run, fewer, seen, most=before + len(fewer))
 
 
 def _draw(random: Random, choices: dict[str, list[Any]], fixed: Change | None) -> Change:
@@ -184,7 +200,12 @@ def _rank(stage: Stage, goal: Goal, trade: str) -> tuple[float, float]:
 
 def _best(stages: Sequence[Stage], goal: Goal, trade: str) -> int | None:
     met = [i for i, stage in enumerate(stages) if goal.met(stage.outcome[goal.name])]
-    return min(met, key=lambda i: (_price(stages[i], trade), len(stages[i].change))) if met else None
+    if not met:
+        return None
+    prices = [_price(stages[i], trade) for i in met]
+    most = min(prices) + WORTH * abs(min(prices))
+    alike = [i for i, price in zip(met, prices, strict=True) if price <= most]
+    return min(alike, key=lambda i: (len(stages[i].change), _price(stages[i], trade)))
 
 
 def _front(stages: Sequence[Stage], name: str, trade: str) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
@@ -54,7 +55,11 @@ def _folded(row: Sequence[str], widths: Sequence[int], flush: set[int]) -> Itera
 
 
 def _fold(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, width, break_on_hyphens=False) if len(text) > width else [text]
+    """In lines of that width. A setting that holds a list may break behind each of its commas."""
+    if len(text) <= width:
+        return [text]
+    loose = re.sub(r"\S+=\S+", lambda setting: setting[0].replace(",", ", \0"), text)
+    return [line.replace(", \0", ",").lstrip("\0") for line in textwrap.wrap(loose, width, break_on_hyphens=False)]
 
 
 def facts(rows: Sequence[tuple[str, str]]) -> list[str]:

@@ -70,8 +70,16 @@ def _found_answer(found: Found) -> str:
         return f"None of {len(found.seen)} settings gives {found.goal}."
     stage = found.seen[found.best]
     price = figure_text(found.trade, stage.outcome[found.trade])
+    own = found.seen[0]
+    met = ""
+    if found.goal.met(own.outcome[found.goal.name]):
+        who = f"{written(own.change)} alone" if own.change else "As recorded it"
+        met = f"{who} gives {found.goal} already, at {found.trade} {figure_text(found.trade, own.outcome[found.trade])}"
+        if stage.change == own.change:
+            return f"{met}: none of {len(found.seen)} settings gives that at less."
+        met += ". "
     told = f"{written(stage.change)} gives {found.goal} at the least {found.trade}, {price}"
-    return f"{told}: of {len(found.seen)} settings."
+    return f"{met}{told}: of {len(found.seen)} settings."
 
 
 def figure_text(name: str, value: float | None) -> str:

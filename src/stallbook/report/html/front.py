@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import textwrap
 from typing import Any
 
 from stallbook.predict.knobs import written
@@ -56,7 +57,7 @@ def picture(told: Told) -> bytes:
     """The front as a PNG."""
     assert told.found is not None
     title = {
-        "text": answer(told)[:90],
+        "text": textwrap.wrap(answer(told), 84),
         "fontSize": 15,
         "subtitle": f"goal: {told.found.goal}; price: {told.found.trade}",
     }

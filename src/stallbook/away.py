@@ -1,4 +1,4 @@
-"""When a request could not have had a token: evicted or held (rules 1 and 2)."""
+"""When a request could not have had a token: it was evicted, or held. They are charged before any step."""
 
 from __future__ import annotations
 

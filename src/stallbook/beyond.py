@@ -1,4 +1,4 @@
-"""What is no gap of the engine, summed up like one: the first token's wait, gaps at the frontend or the client."""
+"""Summed up as the engine's gaps are, for a report: the first token's wait, gaps at the frontend and at the client."""
 
 from __future__ import annotations
 

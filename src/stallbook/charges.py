@@ -1,4 +1,4 @@
-"""What a piece of a segment is charged to (section 3.1), as cumulative integer functions of time.
+"""What a piece of a segment is charged to (docs/how-it-works.md), as cumulative integer functions of time.
 
 Per segment `os` comes first; the rest of a step's decode segments, M, is split by the step's graph path and
 its baseline. A stretch that holds part of a segment's net gets each label in proportion, as differences of

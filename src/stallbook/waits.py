@@ -1,4 +1,4 @@
-"""The first token's wait and the gaps beyond the engine, partitioned by the same rules (section 3.3).
+"""The first token's wait and the gaps beyond the engine, partitioned by the same rules as gaps.
 
 TTFT runs from arrival to the first emission. A gap at the frontend or the client is cut at the engine's emission of
 the first token that the later delivery brought, and at that token's stamp at the frontend.

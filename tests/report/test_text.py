@@ -12,6 +12,7 @@ from report_standin import BASELINE_RUN, MS, Fit, Rows, a_run, ints, partition, 
 
 from stallbook.causes import POST
 from stallbook.counters import Speed
+from stallbook.report.events import _settings
 from stallbook.report.model import build
 from stallbook.report.text import answer, dumps
 from stallbook.report.trust import rows
@@ -173,3 +174,12 @@ def test_figures_side_by_side_are_never_cut() -> None:
 def test_a_machine_that_was_disturbed_did_not_hold_still(spread: float, last: float, words: str) -> None:
     r = replace(build(a_full_partition()), speed=Speed(300, 100.0, spread, (100.0, 100.0, last)))
     assert dict(rows(r))["machine"].startswith(words)
+
+
+def test_settings_that_do_not_fit_are_counted_and_none_is_cut() -> None:
+    config = {f"setting_{i:02}": 10**i for i in range(30)}
+    told = _settings(config)
+    shown, _, more = told.partition(", and ")
+    assert all(one in {f"{key} {value}" for key, value in config.items()} for one in shown.split(", "))
+    assert more == f"{30 - len(shown.split(', '))} more"
+    assert _settings({"rate": 7.5, "path": "x" * 99, "on": True}) == "rate 7.5, on True"

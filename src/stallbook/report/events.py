@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import accumulate
 from typing import Any
 
 from rich.table import Table
@@ -40,8 +41,11 @@ def rows(r: RunReport) -> list[tuple[str, str]]:
 
 def _settings(config: Mapping[str, Any]) -> str:
     """The settings that fit a line or two; JSON has them all."""
-    told = ", ".join(f"{key} {value}" for key, value in config.items() if _short_value(value))
-    return words.plain(told if len(told) <= SETTINGS_LENGTH else told[:SETTINGS_LENGTH] + "...")
+    told = [f"{key} {value}" for key, value in config.items() if _short_value(value)]
+    lengths = accumulate(len(one) + 2 for one in told)
+    shown = told[: sum(length <= SETTINGS_LENGTH for length in lengths)]
+    more = f", and {len(told) - len(shown)} more" if len(told) > len(shown) else ""
+    return words.plain(", ".join(shown) + more)
 
 
 def _collections(by_generation: dict[str, int]) -> str:

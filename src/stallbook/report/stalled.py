@@ -1,4 +1,4 @@
-"""What the p99 cannot see: the time that long gaps hold up, the worst ones, and a run that was slow throughout."""
+"""The report's section on `stallbook.stalls` as text: the worst gaps, the time they hold up, a run slow throughout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers as a reader should see them: a share that is not zero never prints as zero, nor one short of all as 100%."""
+"""How a report's text says numbers, spans of time, counts and lists; the digits are those of `stallbook.digits`."""
 
 from __future__ import annotations
 

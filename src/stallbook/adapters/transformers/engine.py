@@ -112,6 +112,7 @@ class Engine:
         try:
             if self.later is not None and self.processor is not None:
                 self.later.flush()
+                self.frontend.write(last=True)
         except Exception:
             self.hooks.failed()
         runner.undo(self)

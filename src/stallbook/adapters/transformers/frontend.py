@@ -6,23 +6,20 @@ They are not the generation thread, which alone writes the log: what they see is
 from __future__ import annotations
 
 import functools
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any, Final
 
 from stallbook.adapters.process import Process
+from stallbook.adapters.transformers.handed import Handed
 
 __all__ = ["Frontend", "install"]
 
 _TOKENIZE: Final = "tokenize"
 _HANDLERS: Final = ("CompletionHandler", "ChatCompletionHandler", "ResponseHandler")
-_MOST: Final = 1 << 16
-"""Deliveries that are kept until they are written."""
 _REMEMBERED: Final = 1 << 12
 """Requests that are remembered on their way through the server, where some are refused, and once they are done."""
-_AT_ONCE_NS: Final = 1_000_000
-"""Tokens that were handed out one after the other, with less between any two, were handed out at once."""
+_NEVER: Final = 1 << 62
 _OWN_NAMES: Final = "req_"
 """How the manager names requests that have no name: each manager begins anew."""
 
@@ -45,14 +42,14 @@ class Frontend:
 
     def _forget(self) -> None:
         self.came: dict[str, int] = {}
-        self.handed: deque[tuple[str, int, int]] = deque(maxlen=_MOST)
-        """Request, tokens, and when."""
+        self.handed = Handed()
         self.finished: dict[str, int] = {}
         """Handles of requests that are done, and may not have been handed out yet."""
         self.so_far: dict[str, int] = {}
         """Tokens of each request that the program took from the queue."""
-        self.last: tuple[tuple[str, ...], tuple[int, ...]] = ((), ())
-        """Of the last delivery who got how many."""
+        self.last: list[str] = []
+        """Who was in the last delivery that was told in full, and whether it may be said that another is `alike`."""
+        self.alike = False
 
     @property
     def waits(self) -> bool:
@@ -90,14 +87,14 @@ class Frontend:
         return register_result_handler
 
     def _stamped(self, request_id: str, callback: Callable[..., Any]) -> Callable[..., Any]:
-        put, clock, so_far = self.handed.append, self.clock, 0
+        clock, so_far = self.clock, 0
 
         def handed(output: Any) -> Any:
             nonlocal so_far
             result = callback(output)
             try:
                 before, so_far = so_far, len(output.generated_tokens)
-                put((request_id, so_far - before, clock()))
+                self.handed.put(request_id, so_far - before, clock())
             except Exception:
                 self.hooks.failed()
             return result
@@ -113,7 +110,7 @@ class Frontend:
             if output is not None and self.hooks.on:
                 try:
                     request, tokens = output.request_id, len(output.generated_tokens)
-                    self.handed.append((request, tokens - self.so_far.get(request, 0), self.clock()))
+                    self.handed.put(request, tokens - self.so_far.get(request, 0), self.clock())
                     self.so_far[request] = tokens
                     if output.is_finished():
                         del self.so_far[request]
@@ -134,7 +131,7 @@ class Frontend:
         name = f"{request}@{session}" if session > 1 and request.startswith(_OWN_NAMES) else request
         handle = process.handles[request] = recorder.arrive(name, prompt, limit, min(came, made))
         if self.finished.pop(request, None) is not None:
-            self.last = ((), ())  # it said so of another request of that name
+            self.alike = False  # the last one was of another request of that name
         if came < made:
             recorder.hold(handle, _TOKENIZE, came)
             recorder.release(handle, _TOKENIZE, made)
@@ -147,36 +144,23 @@ class Frontend:
         while len(self.finished) > _REMEMBERED:
             del self.finished[next(iter(self.finished))]
 
-    def write(self) -> None:
-        """Write what was handed out since the last time; what was handed out at once, as one delivery."""
-        take, at = self.handed.popleft, 0
-        told = [take() for _ in range(len(self.handed))]
-        names, tokens, times = zip(*told, strict=True) if told else ((), (), ())
-        while at < len(told):
-            end = at + len(self.last[0])  # mostly it is as the last time, and nobody looks at each
-            if end == at or (names[at:end], tokens[at:end]) != self.last or times[end - 1] - times[at] > _AT_ONCE_NS:
-                end = _at_once(names, times, at)
-            self._deliver((names[at:end], tokens[at:end]), times[end - 1])
-            at = end
+    def write(self, last: bool = False) -> None:
+        """Write what was handed out since the last time. last: what may go on, too."""
+        for one in self.handed.take(_NEVER if last else self.clock()):
+            if not isinstance(one, int):
+                self.last = one[0]
+                self._deliver(*one)
+            elif self.alike and self.process.recorder is not None:
+                self.process.recorder.delivered_again(one)
+            else:
+                self._deliver(self.last, [1] * len(self.last), one)
 
-    def _deliver(self, told: tuple[tuple[str, ...], tuple[int, ...]], t: int) -> None:
+    def _deliver(self, names: list[str], tokens: list[int], t: int) -> None:
         recorder = self.process.recorder
         if recorder is None:
             return
-        if told == self.last:
-            recorder.delivered_again(t)
-            return
         known = self.process.handles
-        handles = [known.get(request, self.finished.get(request, -1)) for request in told[0]]
-        found = [pair for pair in zip(handles, told[1], strict=True) if pair[0] >= 0 < pair[1]]
+        handles = [known.get(request, self.finished.get(request, -1)) for request in names]
+        found = [pair for pair in zip(handles, tokens, strict=True) if pair[0] >= 0 < pair[1]]
         recorder.delivered([handle for handle, _ in found], [count for _, count in found], t)
-        self.last = told
-
-
-def _at_once(names: Sequence[str], times: Sequence[int], at: int) -> int:
-    """Where that ends which was handed out at once from `at` on: each request once, each soon after the last one."""
-    seen, end = {names[at]}, at + 1
-    while end < len(names) and names[end] not in seen and times[end] - times[end - 1] <= _AT_ONCE_NS:
-        seen.add(names[end])
-        end += 1
-    return end
+        self.alike = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ __all__ = ["ARRIVED", "EVICTED", "FINISHED", "Plan", "told", "watch"]
 ARRIVED: Final = "arrived"
 EVICTED: Final = "evicted"
 FINISHED: Final = "finished"
+_LOOK: Final = attrgetter("state", "query_length", "has_new_token")
 
 
 class Plan:
@@ -22,7 +24,7 @@ class Plan:
     steady: all decode, so that the next batch of these is the same.
     """
 
-    __slots__ = ("scheduled", "states", "steady", "tokens", "total")
+    __slots__ = ("_alike", "scheduled", "states", "steady", "tokens", "total")
 
     def __init__(self, batch: list[Any]) -> None:
         self.states = [one.state for one in batch]
@@ -30,14 +32,11 @@ class Plan:
         self.total = sum(self.scheduled.values())
         self.tokens = {one.state.request_id: 1 for one in batch if one.has_new_token}
         self.steady = self.total == len(self.tokens) == len(batch)
+        self._alike = [(state, 1, True) for state in self.states]
 
     def again(self, batch: list[Any]) -> bool:
         """Whether `batch` is of the same requests, decoding."""
-        return (
-            self.steady
-            and [one.state for one in batch] == self.states
-            and all(one.query_length == 1 and one.has_new_token for one in batch)
-        )
+        return self.steady and list(map(_LOOK, batch)) == self._alike
 
 
 def watch(engine: Engine) -> None:

@@ -120,8 +120,7 @@ class Found:
     """What a search saw. seen: every setting with what it gave; the first is the run as it was recorded.
 
     best: the index of the one that meets the goal at the least price, with the fewest changes; None where none does.
-    front: those than which
-    none is better both in the goal's figure and in the price.
+    front: those than which none is better both in the goal's figure and in the price.
     """
 
     goal: Goal

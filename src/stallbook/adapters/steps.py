@@ -158,12 +158,6 @@ class Steps:
         decode = total - prefill if decoding < 0 else decoding
         self._emits(flight, t, t1, cpu, decode, total - decode, everyone, tail)
 
-    def repeated(self, step: int, t: int, t1: int, cpu: int) -> None:
-        """As `emitted`, of the same requests as the step before, each of which got the one token scheduled for it."""
-        flight = self._lands(step, t)
-        if flight is not None:
-            self._emits(flight, t, t1, cpu, len(self.batch), 0, True, self._tail(flight, t))
-
     def _lands(self, step: int, t: int) -> Flight | None:
         """The flight of a step, which emits at `t`. Those that were scheduled before it never emitted."""
         self._collect(t)

@@ -49,6 +49,12 @@ class Overlapped(Steps):
                 flight.graph, self._ran = graph, flight
                 return
 
+    def repeated(self, step: int, t: int, t1: int, cpu: int) -> None:
+        """As `emitted`, of the same requests as the step before, each of which got the one token scheduled for it."""
+        flight = self._lands(step, t)
+        if flight is not None:
+            self._emits(flight, t, t1, cpu, len(self.batch), 0, True, self._tail(flight, t))
+
     def _lands(self, step: int, t: int) -> Flight | None:
         self._entered = t
         return super()._lands(step, t)

@@ -32,8 +32,6 @@ class Batches:
         self.admitted: set[str] = set()
         self.running: set[str] = set()
         self.plan = self._latest = requests.Plan([])
-        self._usual: requests.Plan | None = None
-        """Of the last step, if each request in it got its one token: a step of that plan is like it."""
         self._flying: deque[tuple[list[Any], int, requests.Plan]] = deque()
 
     # Where a batch is made and comes back: while it is in the cache.
@@ -59,30 +57,23 @@ class Batches:
 
     def work(self, entries: list[Any]) -> None:
         """Write what the hooks saw."""
-        usual, self._usual = self._usual, None  # if this fails, what comes next is like nothing
-        self._usual = self._tell(entries, usual)
-        self.steps.write(self.clock(), self._blocked())
-        self.frontend.write()
-
-    def _tell(self, entries: list[Any], usual: requests.Plan | None) -> requests.Plan | None:
         steps = self.steps
         steps.begin()
         for kind, *entry in entries:
             if kind == SCHEDULED:
                 self._was_scheduled(steps, *entry)
             elif kind == EMITTED:
-                usual = self._was_emitted(steps, usual, *entry)
+                self._was_emitted(steps, *entry)
             elif kind == requests.EVICTED:
                 self._evicted(steps, *entry)
             elif kind == requests.ARRIVED:
                 request, prompt, limit, made = entry
-                if request in steps.batch:
-                    steps.another(request)
-                    usual = None
+                steps.another(request)
                 self.frontend.arrived(request, prompt, limit, made, self.session)
             else:
                 self._finished(steps, *entry)
-        return usual
+        steps.write(self.clock(), self._blocked())
+        self.frontend.write()
 
     def _blocked(self) -> int:
         """What keeps the first waiting request out."""
@@ -112,26 +103,20 @@ class Batches:
         self.admitted.update(state.request_id for state in new)
 
     def _was_emitted(
-        self, steps: Steps, usual: requests.Plan | None, step: int, plan: requests.Plan, t: int,
-        without: Collection[str], t1: int, cpu: int, ended: list[str],
-    ) -> requests.Plan | None:  # fmt: skip
-        """Returns the plan if each request in it got its one token, so that a step of that plan is like this one."""
-        if plan is usual and not without:
-            steps.repeated(step, t, t1, cpu)
-        else:
-            tokens = plan.tokens
-            if without:
-                tokens = {request: 1 for request in tokens if request not in without}
-            decoding = -1
-            if plan.scheduled.keys() != steps.batch.keys():  # one that sat out a step decodes when it is back
-                fresh = plan.scheduled.keys() - self.running
-                decoding = plan.total - sum(plan.scheduled[request] for request in fresh)
-                self.running.update(tokens)
-            steps.emitted(step, t, t1, cpu, plan.scheduled, plan.total, tokens, decoding)
-            usual = plan if plan.steady and not without and plan.tokens.keys() == steps.batch.keys() else None
+        self, steps: Steps, step: int, plan: requests.Plan, t: int, without: Collection[str], t1: int, cpu: int,
+        ended: list[str],
+    ) -> None:  # fmt: skip
+        tokens = plan.tokens
+        if without:
+            tokens = {request: 1 for request in tokens if request not in without}
+        decoding = -1
+        if plan.scheduled.keys() != steps.batch.keys():  # one that sat out a step decodes when it is back
+            fresh = plan.scheduled.keys() - self.running
+            decoding = plan.total - sum(plan.scheduled[request] for request in fresh)
+            self.running.update(tokens)
+        steps.emitted(step, t, t1, cpu, plan.scheduled, plan.total, tokens, decoding)
         if ended:
             self._finished(steps, ended, t1)
-        return usual
 
     def _evicted(self, steps: Steps, request: str, lost: int, t: int, recompute: bool) -> None:
         self.admitted.discard(request)

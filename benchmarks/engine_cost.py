@@ -1,4 +1,4 @@
-"""What the recorder costs a real engine's server: `vllm_cost.py`, `sglang_cost.py`.
+"""What the recorder costs a real engine's server: `vllm_cost.py`, `sglang_cost.py`, `transformers_cost.py`.
 
 Two servers stand side by side, one that records and one that does not, and only one of them is given work at a time:
 the same requests, in alternating pairs. Of each run: the CPU time of the engine core's process for each generated
@@ -57,20 +57,21 @@ def main(engine: Engine, told: str) -> None:
     asked = parser.parse_args()
     kept = {}
     for name in asked.layouts.split(","):
-        kept[name] = measure(engine, engine.layouts[name], asked)
+        kept[name] = measure(engine, name, asked)
         if asked.out:
             asked.out.write_text(json.dumps(kept))
 
 
-def measure(engine: Engine, layout: Any, asked: argparse.Namespace) -> list[dict[str, float]]:
+def measure(engine: Engine, layout: str, asked: argparse.Namespace) -> list[dict[str, float]]:
     """One layout: a line a start, and the sum."""
+    kind = engine.layouts[layout]
     pairs: list[dict[str, float]] = []
     shares: list[float] = []
     for start in range(asked.starts):
         with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
             log = Path(folder) / "out.stall"
             with_it, without = (
-                stack.enter_context(engine.serving(asked.home, Path(folder) / f"{name}.txt", layout, one))
+                stack.enter_context(engine.serving(asked.home, Path(folder) / f"{name}.txt", kind, one))
                 for name, one in (("with", log), ("without", None))
             )  # fmt: skip
             pairs += (new := list(alternating(engine, with_it, without, start, asked)))
@@ -78,10 +79,10 @@ def measure(engine: Engine, layout: Any, asked: argparse.Namespace) -> list[dict
             shares.append(account(log))
         ratio, error = mean_ratio([one["cpu_with"] / one["cpu_without"] for one in new])
         print(
-            f"{layout.name}, start {start + 1}: own account {shares[-1]:.3%} of the time with work, "
+            f"{layout}, start {start + 1}: own account {shares[-1]:.3%} of the time with work, "
             f"CPU ratio {ratio:.3f} +- {error:.3f}", flush=True,
         )  # fmt: skip
-    print(f"{layout.name}: {len(pairs)} pairs, own account {statistics.mean(shares):.3%} (most {max(shares):.3%})")
+    print(f"{layout}: {len(pairs)} pairs, own account {statistics.mean(shares):.3%} (most {max(shares):.3%})")
     for key, name in (("cpu", f"{engine.process} CPU a token"), ("rate", "tokens a second")):
         ratio, error = mean_ratio([one[f"{key}_with"] / one[f"{key}_without"] for one in pairs])
         each = statistics.mean(one[f"{key}_without"] for one in pairs)

@@ -96,7 +96,9 @@ class Program:
 class Serve(engine_server.Server):
     """`transformers serve`, asked for text completions."""
 
-    def __init__(self, folder: Path, log: Path | None, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, folder: Path, log: Path | None, environment: Mapping[str, str], blocks: int = BLOCKS
+    ) -> None:  # fmt: skip
         super().__init__(folder / "server.txt", log, ENVIRONMENT | dict(environment))
         words = [
             sys.executable,
@@ -107,7 +109,7 @@ class Serve(engine_server.Server):
             "--port",
             str(self.port),
         ]
-        words += ["--cb-block-size", str(BLOCK), "--cb-num-blocks", str(BLOCKS), "--cb-max-batch-tokens", str(BUDGET)]
+        words += ["--cb-block-size", str(BLOCK), "--cb-num-blocks", str(blocks), "--cb-max-batch-tokens", str(BUDGET)]
         words += ["--device", "cpu", "--dtype", "float32", "--attn-implementation", "sdpa", "--host", "127.0.0.1"]
         self.start(attached(words, log))
         self.tokens = 0
@@ -123,6 +125,9 @@ class Serve(engine_server.Server):
     def counted(self) -> Counted:
         offloaded = re.findall(r"Offloaded (\d+) requests", self.said())
         return Counted(self.tokens, sum(map(int, offloaded)))
+
+    def role_of(self, pid: int) -> str:
+        return "engine" if pid == self.process.pid else super().role_of(pid)
 
     def pids(self) -> dict[str, int]:
         return {"engine": self.process.pid}

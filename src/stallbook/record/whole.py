@@ -7,7 +7,7 @@ another. And behind a forward pass, where no cache is warm, each call costs micr
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from stallbook.record import spool
@@ -135,10 +135,11 @@ class WholeRecorder(Recorder):
         """A window inside the step's marks, for `tail`."""
         return spool.R_WINDOW.pack(name, 0, -1, t0, t1, -1)
 
-    def delivered(self, handles: Iterable[int], tokens: Iterable[int], t: int, boundary: int = 0) -> None:
+    def delivered(self, handles: Sequence[int], tokens: Sequence[int], t: int, boundary: int = 0) -> None:
         """Tokens of many requests reached the frontend (boundary 0) or the client (1) at once."""
         try:
-            words = [word for pair in zip(handles, tokens, strict=True) for word in pair]
+            words = [0] * (2 * len(handles))
+            words[::2], words[1::2] = handles, tokens
             head = spool.R_DELIVERED.pack(t, boundary)
             self._put(spool.DELIVERED, head + struct.pack(f"<{len(words)}I", *words))
         except Exception:

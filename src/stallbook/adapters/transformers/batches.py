@@ -90,8 +90,9 @@ class Batches:
         steps.scheduled(step, t0, t1, track, windows=windows)
         if plan is not self.plan:
             self.plan = plan
-            self.full = plan.total >= self.budget
-            if not plan.scheduled.keys() <= self.admitted:
+            scheduled, total, _ = plan.told
+            self.full = total >= self.budget
+            if not scheduled.keys() <= self.admitted:
                 self._admitted(steps, plan, t1)
 
     def _admitted(self, steps: Steps, plan: requests.Plan, t: int) -> None:
@@ -106,15 +107,15 @@ class Batches:
         self, steps: Steps, step: int, plan: requests.Plan, t: int, without: Collection[str], t1: int, cpu: int,
         ended: list[str],
     ) -> None:  # fmt: skip
-        tokens = plan.tokens
+        scheduled, total, tokens = plan.told
         if without:
             tokens = {request: 1 for request in tokens if request not in without}
         decoding = -1
-        if plan.scheduled.keys() != steps.batch.keys():  # one that sat out a step decodes when it is back
-            fresh = plan.scheduled.keys() - self.running
-            decoding = plan.total - sum(plan.scheduled[request] for request in fresh)
+        if scheduled.keys() != steps.batch.keys():  # one that sat out a step decodes when it is back
+            fresh = scheduled.keys() - self.running
+            decoding = total - sum(scheduled[request] for request in fresh)
             self.running.update(tokens)
-        steps.emitted(step, t, t1, cpu, plan.scheduled, plan.total, tokens, decoding)
+        steps.emitted(step, t, t1, cpu, scheduled, total, tokens, decoding)
         if ended:
             self._finished(steps, ended, t1)
 

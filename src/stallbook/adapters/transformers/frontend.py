@@ -159,8 +159,10 @@ class Frontend:
         recorder = self.process.recorder
         if recorder is None:
             return
-        known = self.process.handles
-        handles = [known.get(request, self.finished.get(request, -1)) for request in names]
-        found = [pair for pair in zip(handles, tokens, strict=True) if pair[0] >= 0 < pair[1]]
-        recorder.delivered([handle for handle, _ in found], [count for _, count in found], t)
+        known, done = self.process.handles, self.finished
+        handles = [known.get(request, done.get(request, -1)) for request in names]
+        if min(handles, default=0) < 0 or min(tokens, default=1) < 1:  # never seen; or of an answer that did not grow
+            found = [pair for pair in zip(handles, tokens, strict=True) if pair[0] >= 0 < pair[1]]
+            handles, tokens = [handle for handle, _ in found], [count for _, count in found]
+        recorder.delivered(handles, tokens, t)
         self.alike = True

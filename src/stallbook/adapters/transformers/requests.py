@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from itertools import compress
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,28 +16,46 @@ __all__ = ["ARRIVED", "EVICTED", "FINISHED", "Plan", "told", "watch"]
 ARRIVED: Final = "arrived"
 EVICTED: Final = "evicted"
 FINISHED: Final = "finished"
-_LOOK: Final = attrgetter("state", "query_length", "has_new_token")
+_STATE, _ID = attrgetter("state"), attrgetter("state.request_id")
+_LENGTH, _NEW = attrgetter("query_length"), attrgetter("has_new_token")
+
+Told = tuple[dict[str, int], int, dict[str, int]]
 
 
 class Plan:
-    """Who is in a batch, with how many tokens. tokens: of those who get one.
+    """Who is in a batch, with how many tokens.
 
+    It is made behind a forward pass, where no more is done than has to be: what is told of it is worked out later.
     steady: all decode, so that the next batch of these is the same.
     """
 
-    __slots__ = ("_alike", "scheduled", "states", "steady", "tokens", "total")
+    __slots__ = ("_ids", "_lengths", "_new", "_told", "states", "steady")
 
     def __init__(self, batch: list[Any]) -> None:
-        self.states = [one.state for one in batch]
-        self.scheduled = {one.state.request_id: one.query_length for one in batch}
-        self.total = sum(self.scheduled.values())
-        self.tokens = {one.state.request_id: 1 for one in batch if one.has_new_token}
-        self.steady = self.total == len(self.tokens) == len(batch)
-        self._alike = [(state, 1, True) for state in self.states]
+        self.states = list(map(_STATE, batch))
+        self._ids = list(map(_ID, batch))
+        self._lengths = list(map(_LENGTH, batch))
+        self._new = list(map(_NEW, batch))
+        self.steady = self._lengths.count(1) == self._new.count(True) == len(batch)
+        self._told: Told | None = None
 
     def again(self, batch: list[Any]) -> bool:
         """Whether `batch` is of the same requests, decoding."""
-        return self.steady and list(map(_LOOK, batch)) == self._alike
+        return (
+            self.steady
+            and list(map(_STATE, batch)) == self.states
+            and list(map(_LENGTH, batch)) == self._lengths
+            and list(map(_NEW, batch)) == self._new
+        )
+
+    @property
+    def told(self) -> Told:
+        """Each request's tokens, how many in all, and one for each that gets one."""
+        if self._told is None:
+            scheduled = dict(zip(self._ids, self._lengths, strict=True))
+            tokens = scheduled if self.steady else dict.fromkeys(compress(self._ids, self._new), 1)
+            self._told = scheduled, sum(self._lengths), tokens
+        return self._told
 
 
 def watch(engine: Engine) -> None:

@@ -1,0 +1,111 @@
+"""What the recorder costs a step of a real engine: `vllm_steps.py`, `sglang_steps.py`, `transformers_steps.py`.
+
+One process, and one batch that decodes. Blocks of steps alternate, with the hooks and without: each hook is taken out
+and put back between two blocks, so that both kinds see the same batch, the same heap and, within a second, the same
+machine. Of a quadruple (with, without, without, with, and the next one the other way round) the ratio of CPU times is
+one sample, so that a drift cancels; what the hooks put off is written inside the block in which they saw it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Blocks", "Put", "asked", "taken_out"]
+
+Put = Callable[[bool], None]
+"""Puts a hook in (True), or takes it out."""
+
+
+class Blocks:
+    """Samples of one engine, on the thread of its hooks, which are in by now. steps: of a block."""
+
+    def __init__(self, hooks: Sequence[Put], steps: int) -> None:
+        self.hooks, self.steps = hooks, steps
+        self.later, self.recorder = (
+            next(one for one in gc.get_objects() if type(one).__name__ == name) for name in ("Later", "WholeRecorder")
+        )
+        self.ratios: list[tuple[float, float]] = []
+        """Of CPU time and of wall time, with over without."""
+        self.wall, self.account = [0, 0], 0
+        self._turn = False
+
+    @property
+    def needed(self) -> int:
+        """Steps of a quadruple: the first of each block is not counted."""
+        return 4 * (self.steps + 1)
+
+    def quadruple(self) -> Iterator[None]:
+        """Take a sample. Each time that this yields the engine is to take a step; closed before its end it is none."""
+        self._turn = not self._turn
+        cpu, wall, account = [0, 0], [0, 0], 0
+        try:
+            for on in (self._turn, not self._turn, not self._turn, self._turn):
+                self._put(on)
+                yield
+                self.later.flush()
+                told, cpu0, wall0 = self.recorder.self_ns, time.thread_time_ns(), time.perf_counter_ns()
+                for _ in range(self.steps):
+                    yield
+                if on:
+                    self.later.flush()
+                    account += self.recorder.self_ns - told
+                cpu[on] += time.thread_time_ns() - cpu0
+                wall[on] += time.perf_counter_ns() - wall0
+        finally:
+            self._put(True)
+        self.ratios.append((cpu[True] / cpu[False], wall[True] / wall[False]))
+        self.wall = [a + b for a, b in zip(self.wall, wall, strict=True)]
+        self.account += account
+
+    def _put(self, on: bool) -> None:
+        for put in self.hooks:
+            put(on)
+
+    def told(self) -> str:
+        """What the quadruples said."""
+        lines = []
+        for index, name in enumerate(("CPU time of the engine's thread", "wall time")):
+            ratios = [one[index] for one in self.ratios]
+            error = statistics.stdev(ratios) / len(ratios) ** 0.5
+            lines.append(
+                f"{name} a step, with over without: mean {statistics.mean(ratios):.4f} +- {error:.4f}, "
+                f"median {statistics.median(ratios):.4f}, {len(ratios)} quadruples"
+            )
+        steps = 2 * self.steps * len(self.ratios)
+        lines.append(
+            f"{self.wall[0] / steps / 1e6:.2f} ms a step without; {steps:,} steps of each kind; "
+            f"own account {self.account / steps / 1e3:.1f} us a step, {self.account / self.wall[1]:.3%}"
+        )
+        return "\n".join(lines)
+
+
+def asked(told: str) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=told.split("\n\n")[0])
+    parser.add_argument(
+        "--home", type=Path, default=Path(sys.prefix).parent, help="what the tests' environment.py made"
+    )
+    parser.add_argument("--quadruples", type=int, default=120)
+    parser.add_argument("--steps", type=int, default=24, help="of a block")
+    parser.add_argument("--rows", type=int, default=16, help="requests that decode")
+    return parser.parse_args()
+
+
+def taken_out(owner: Any, name: str) -> Put:
+    """Switch between a hook and what it wraps."""
+    hook = vars(owner)[name]
+
+    def put(on: bool) -> None:
+        if on or isinstance(owner, type):
+            setattr(owner, name, hook if on else hook.__wrapped__)
+        else:
+            vars(owner).pop(name, None)
+
+    return put

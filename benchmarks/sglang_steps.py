@@ -44,7 +44,7 @@ def main() -> None:
                 for seed in range(TRIES):
                     answers = sglang_server.load(server.url, calm(seed, told.rows, TOKENS), told.rows)
                     if wrong := [one.error for one in answers if one.error]:
-                        raise SystemExit(f"a request failed: {wrong[0]}")
+                        raise SystemExit(f"a request failed: {wrong[0]}\n{server.tail()}")
                     if out.exists():
                         break
             print(f"{layout.name} loop\n{out.read_text() if out.exists() else 'no batch stayed alike'}", flush=True)

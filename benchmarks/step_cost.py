@@ -28,9 +28,7 @@ class Blocks:
 
     def __init__(self, hooks: Sequence[Put], steps: int) -> None:
         self.hooks, self.steps = hooks, steps
-        self.later, self.recorder = (
-            next(one for one in gc.get_objects() if type(one).__name__ == name) for name in ("Later", "WholeRecorder")
-        )
+        self.later, self.recorder = in_heap("Later", "WholeRecorder")
         self.ratios: list[tuple[float, float]] = []
         """Of CPU time and of wall time, with over without."""
         self.wall, self.account = [0, 0], 0
@@ -84,6 +82,16 @@ class Blocks:
             f"own account {self.account / steps / 1e3:.1f} us a step, {self.account / self.wall[1]:.3%}"
         )
         return "\n".join(lines)
+
+
+def in_heap(*kinds: str) -> list[Any]:
+    """An object of each of these classes; SGLang freezes its heap, and what is frozen is not found."""
+    frozen = gc.get_freeze_count()
+    gc.unfreeze()
+    objects = {type(one).__name__: one for one in gc.get_objects()}
+    if frozen:
+        gc.freeze()
+    return [objects[kind] for kind in kinds]
 
 
 def asked(told: str) -> argparse.Namespace:

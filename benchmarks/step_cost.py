@@ -32,7 +32,8 @@ class Blocks:
         self.ratios: list[tuple[float, float]] = []
         """Of CPU time and of wall time, with over without."""
         self.wall, self.account = [0, 0], 0
-        self._turn = False
+        self._turn = True
+        """Whether the next one begins with the hooks. Not turned by one that was given up, as at the end of a batch."""
 
     @property
     def needed(self) -> int:
@@ -41,7 +42,6 @@ class Blocks:
 
     def quadruple(self) -> Iterator[None]:
         """Take a sample. Each time that this yields the engine is to take a step; closed before its end it is none."""
-        self._turn = not self._turn
         cpu, wall, account = [0, 0], [0, 0], 0
         try:
             for on in (self._turn, not self._turn, not self._turn, self._turn):
@@ -61,6 +61,7 @@ class Blocks:
         self.ratios.append((cpu[True] / cpu[False], wall[True] / wall[False]))
         self.wall = [a + b for a, b in zip(self.wall, wall, strict=True)]
         self.account += account
+        self._turn = not self._turn
 
     def _put(self, on: bool) -> None:
         for put in self.hooks:

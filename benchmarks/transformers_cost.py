@@ -40,7 +40,10 @@ def serving(home: Path, output: Path, layout: None, log: Path | None) -> Iterato
 def load(url: str, asks: Sequence[Ask]) -> list[Answer]:
     """All at once, as texts of as many tokens as the asks have."""
     texts = cb_load.Texts(cb_engines.MODEL)
-    sent = [replace(one, prompt=texts.of(len(one.prompt), seed)) for seed, one in enumerate(asks)]
+    sent = [
+        one if isinstance(one.prompt, str) else replace(one, prompt=texts.of(len(one.prompt), hash(tuple(one.prompt))))
+        for one in asks
+    ]
     return cb_load.load(url, sent, len(sent))
 
 

@@ -15,12 +15,26 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-__all__ = ["Blocks", "Put", "asked", "taken_out"]
+__all__ = ["WARM", "Blocks", "Put", "Stepped", "asked", "taken_out"]
 
 Put = Callable[[bool], None]
 """Puts a hook in (True), or takes it out."""
+WARM = 20
+"""Steps in which a batch gets through its prompts."""
+
+
+class Stepped(Protocol):
+    """An engine that is stepped by hand. left: steps until the batch's answers end."""
+
+    left: int
+
+    def step(self) -> object:
+        """Take one step."""
+
+    def fill(self) -> None:
+        """Start a batch anew, and let it get through its prompts."""
 
 
 class Blocks:
@@ -35,10 +49,16 @@ class Blocks:
         self._turn = True
         """Whether the next one begins with the hooks. Not turned by one that was given up, as at the end of a batch."""
 
-    @property
-    def needed(self) -> int:
-        """Steps of a quadruple: the first of each block is not counted."""
-        return 4 * (self.steps + 1)
+    def take(self, engine: Stepped, quadruples: int) -> str:
+        """Step an engine through so many quadruples. Returns what they said."""
+        needed = 4 * (self.steps + 1)  # the first step of each block is not counted
+        for _ in range(quadruples):
+            if engine.left < needed:
+                engine.fill()
+            engine.left -= needed
+            for _ in self.quadruple():
+                engine.step()
+        return self.told()
 
     def quadruple(self) -> Iterator[None]:
         """Take a sample. Each time that this yields the engine is to take a step; closed before its end it is none."""

@@ -7,14 +7,13 @@ The steps are those of its generation thread, which takes the outputs from the q
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from step_cost import Blocks, Put, asked, taken_out
+from step_cost import WARM, Blocks, Put, asked, taken_out
 
 sys.path[:0] = [str(Path(__file__).parent.parent / "tests" / name) for name in ("", "transformers")]
 
@@ -24,12 +23,10 @@ import stallbook  # noqa: E402
 
 MOST = 331
 """Tokens of an answer: from some 400 on its tensors are so large that each step maps and faults in new memory."""
-WARM = 20
-"""Steps in which a batch gets through its prompts."""
 
 
 class Engine:
-    """A batching manager, stepped on its own thread. left: steps until the batch's answers end."""
+    """A batching manager, stepped on its own thread: see `Stepped`."""
 
     def __init__(self, manager: Any, processor: Any, rows: int) -> None:
         self.manager, self.processor, self.rows = manager, processor, rows
@@ -53,18 +50,6 @@ class Engine:
         self.left = MOST - WARM - 10
         for _ in range(WARM):
             self.step()
-
-    def samples(self, asked: argparse.Namespace) -> str:
-        """All quadruples."""
-        self.fill()
-        blocks = Blocks(hooks_of(self.manager, self.processor), asked.steps)
-        for _ in range(asked.quadruples):
-            if self.left < blocks.needed:
-                self.fill()
-            self.left -= blocks.needed
-            for _ in blocks.quadruple():
-                self.step()
-        return blocks.told()
 
 
 def hooks_of(manager: Any, processor: Any) -> list[Put]:
@@ -96,7 +81,9 @@ def main() -> None:
         def measured(manager: Any, processor: Any, bootstrapping: bool) -> bool:
             """The whole measurement, in place of the loop's first pass."""
             try:
-                print(Engine(manager, processor, told.rows).samples(told))
+                engine = Engine(manager, processor, told.rows)
+                engine.fill()
+                print(Blocks(hooks_of(manager, processor), told.steps).take(engine, told.quadruples))
             except BaseException as error:
                 errors.append(error)
             return False

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from step_cost import Blocks, Put, asked, taken_out
+from step_cost import WARM, Blocks, Put, asked, taken_out
 
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "vllm")]
@@ -21,12 +21,10 @@ from vllm_server import ENVIRONMENT, TWO  # noqa: E402
 
 MOST = 3900
 """Tokens of an answer: the model's context is 4,096."""
-WARM = 20
-"""Steps in which a batch gets through its prompts."""
 
 
 class Engine:
-    """vLLM's engine, stepped by hand. left: steps until the batch's answers end."""
+    """vLLM's engine: see `Stepped`."""
 
     def __init__(self, model: Path, rows: int) -> None:
         from vllm import LLM
@@ -38,27 +36,23 @@ class Engine:
         )  # fmt: skip
         self.engine: Any = llm.llm_engine
 
+    def step(self) -> None:
+        """Take one step."""
+        self.engine.step()
+
     def fill(self) -> None:
         """Start a batch anew, and let it get through its prompts."""
         from vllm import SamplingParams
 
         while self.engine.has_unfinished_requests():
-            self.engine.step()
+            self.step()
         for one in range(self.rows):
             limits = SamplingParams(max_tokens=MOST, ignore_eos=True, temperature=0.0)
             self.engine.add_request(f"r{self.served}-{one}", {"prompt_token_ids": [7 + one] * 16}, limits)
         self.served += 1
         self.left = MOST - WARM - 10
         for _ in range(WARM):
-            self.engine.step()
-
-    def sample(self, blocks: Blocks) -> None:
-        """One quadruple."""
-        if self.left < blocks.needed:
-            self.fill()
-        self.left -= blocks.needed
-        for _ in blocks.quadruple():
-            self.engine.step()
+            self.step()
 
 
 def hooks_of(engine: Any) -> list[Put]:
@@ -83,10 +77,7 @@ def main() -> None:
         os.environ.update(ENVIRONMENT | dict(TWO.environment) | {"STALLBOOK": f"{folder}/out.stall"})
         engine = Engine(told.home / "tiny", told.rows)
         engine.fill()
-        blocks = Blocks(hooks_of(engine.engine), told.steps)
-        for _ in range(told.quadruples):
-            engine.sample(blocks)
-        print(blocks.told())
+        print(Blocks(hooks_of(engine.engine), told.steps).take(engine, told.quadruples))
 
 
 if __name__ == "__main__":

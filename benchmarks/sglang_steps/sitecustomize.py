@@ -14,10 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from stallbook.adapters.imports import when_imported
-from step_cost import Blocks, Put, taken_out
-
-WARM = 20
-"""Passes after which a batch is past its prompts."""
+from step_cost import WARM, Blocks, Put, taken_out
 
 
 class Passes:

@@ -2,11 +2,11 @@
 
     python benchmarks/predict.py LADDER_FOLDER [--repeats LOG ...] [--held SEED ...] [--replicas 9]
 
-Each rung is predicted from the baseline of its seed alone: with nothing known of the rung's machine; with its probe,
-as a level and over time; with its probe and its waits for a core, which the OS counted; and with the speed of the
-rung's own decodes, which no prediction can have: what is left then is the simulator's own error. Beside them "nothing
-changes" and the ceiling. --held: the seeds that nothing was chosen on, in a table of their own.
---repeats: logs of one setting and one trace, recorded several times: how far apart a measurement is from itself.
+Each rung is predicted from the baseline of its seed alone: with nothing known of the rung's machine; with its speed,
+as the rung's bookkeeping tells it, as a level and over time; with that and its waits for a core, which the OS counted;
+and with the speed of the rung's own decodes, which no prediction can have: what is left then is the simulator's own
+error. Beside them "nothing changes" and the ceiling. --held: the seeds that nothing was chosen on, in a table of their
+own. --repeats: logs of one setting and one trace, recorded several times: how far apart a measurement is from itself.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from stallbook.predict.outcome import Outcome, brief, of_partition
 from stallbook.predict.policy import DemoPolicy
 from stallbook.predict.pool import Job
 from stallbook.predict.replay import Replay, replay
-from stallbook.predict.speed import BIN_NS, Series, Waits, probe_series, waits_of
+from stallbook.predict.speed import BIN_NS, Series, Waits, waits_of
 from stallbook.study.rungs import RUNGS, settings_of
 
 TIMES = ("itl.p50", "itl.p90", "itl.p99", "itl.p99.9", "itl.max", "ttft.p50", "ttft.p99", "tokens_per_s")
 COUNTS = ("preemptions", "eager_steps")
 WAYS = (
-    "nothing changes", "ceiling", "machine unknown", "probe's level", "probe over time", "probe's level and waits",
-    "probe and waits over time", "decodes' own level", "decodes' own speed",
+    "nothing changes", "ceiling", "machine unknown", "speed's level", "speed over time", "speed's level and waits",
+    "speed and waits over time", "decodes' own level", "decodes' own speed",
 )  # fmt: skip
-MACHINE = "probe and waits over time"
+MACHINE = "speed and waits over time"
 """What the accuracy of predictions is judged by: the machine as it was at the time, nothing of the engine."""
 
 
@@ -84,11 +84,10 @@ def whole_speed(base: Base, run: Any) -> float:
 def at_own_speed(base: Base, settings: Any, run: Any, waits: Waits) -> Outcome:
     """Simulated at the speed of the rung's own decodes, with what the baseline's own decodes leave as noise."""
     model, origin = base.model, base.model.seen.origin
-    probe = model.speed
     mine, theirs = own_speed(base, model.run), own_speed(base, run)
 
     def rest(t: Any) -> Any:
-        return (probe.at(t) / probe.level if probe else 1.0) / mine.at(t)
+        return (model.speed.at(t) if model.speed else 1.0) / mine.at(t)
 
     noise = model.noise
     noise = replace(
@@ -107,7 +106,8 @@ def cell(base: Base, folder: Path, rung: Any, seed: int, replicas: int) -> dict[
     measured, parts = of_partition(partition(run)), of_partition(partition(run, "post"))
     model, settings = base.model, settings_of(rung, base.model.settings)
     change = {k: v for k, v in vars(settings).items() if v != getattr(model.settings, k)}
-    series, waits = probe_series(run), waits_of(run, origin_of(run))
+    waits = waits_of(run, origin_of(run))
+    series = model.yardstick.series(observe(run, DemoPolicy(limits_of(recorded(run)))))
 
     def jobs(wanted: Any) -> list[Outcome]:
         return [job.run(model.engine) for job in wanted]
@@ -117,9 +117,9 @@ def cell(base: Base, folder: Path, rung: Any, seed: int, replicas: int) -> dict[
     said: dict[str, Any] = {"nothing changes": base.measured.values, "ceiling": ceiling(base, change) or {}}
     own = whole_speed(base, run) / whole_speed(base, model.run)
     for way, job in (
-        ("machine unknown", Job(settings)), ("probe's level", Job(settings, level)),
-        ("probe over time", Job(settings, speed=series)),
-        ("probe's level and waits", Job(settings, level, waits=waits)),
+        ("machine unknown", Job(settings)), ("speed's level", Job(settings, level)),
+        ("speed over time", Job(settings, speed=series)),
+        ("speed's level and waits", Job(settings, level, waits=waits)),
         ("decodes' own level", Job(settings, own, waits=waits)),
     ):  # fmt: skip
         said[way] = job.run(model.engine).values
@@ -173,7 +173,7 @@ def tables(found: list[dict[str, Any]], title: str) -> None:
             inside[n].append(yes)
     print("80% intervals hold: " + ", ".join(f"{n} {np.mean(v):.0%}" for n, v in inside.items()))
     off = [abs(c["speed"] - 1) for c in cells]
-    print(f"the probe's speed over the decodes' own: off by {summary(list(off))}")
+    print(f"the bookkeeping's speed over the decodes' own: off by {summary(list(off))}")
     for n in ("itl.p99", "itl.p99.9"):
         model, first = [], []
         for c in cells:

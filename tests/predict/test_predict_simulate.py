@@ -36,7 +36,7 @@ class FakeCosts:
     def prefill(self, start: int, tokens: int) -> float:
         return 10 * US * tokens
 
-    def forward(self, step: Plan, kv: int) -> float:
+    def forward(self, step: Plan, kv: int, since: int) -> float:
         return 100 * US * step.padded if step.graph == CAPTURED else 300 * US * len(step.decodes)
 
     def output(self, tokens: int) -> float:

@@ -13,7 +13,7 @@ import pytest
 from stallbook.cli import main
 from stallbook.demo import Settings
 from stallbook.errors import StallbookError
-from stallbook.predict.costs import DemoCosts
+from stallbook.predict.costs import CAPTURED_TERMS, DemoCosts
 from stallbook.predict.laws import Law
 from stallbook.predict.model import Engine
 from stallbook.predict.pace import Noise
@@ -30,7 +30,7 @@ MS = 1_000_000.0
 def planted(*requests: Request, step: float = 0.0, swaps: int = 1, **more: object) -> Engine:
     """Decode 1 ms a padded row, prefill 10 us a token, a copied token 1 us, `step` ns of planning a step."""
     laws = {
-        "captured": Law(("step", "row", "kv token"), (0.0, MS, 0.0)),
+        "captured": Law(CAPTURED_TERMS, (0.0, MS, 0.0, 0.0, 0.0)),
         "eager": Law(("row", "kv token"), (2 * MS, 0.0)),
         "prefill": Law(("chunk", "token", "pair", "token beyond 1024"), (0.0, 10_000.0, 0.0, 0.0)),
         "swap_out": Law(("copy", "token"), (0.0, 1000.0), swaps),

@@ -142,6 +142,21 @@ def test_parts_that_do_not_add_up_are_said_first() -> None:
     assert "4 emitting steps passed a request by" in " ".join(text.split())
 
 
+@pytest.mark.parametrize(
+    ("notes", "said"),
+    [
+        ({"cut_bytes": 70, "corrupt_bytes": 7}, "NOT WHOLE: 77 bytes of it could not be read"),
+        ({"torn_tail_bytes": 12}, "ends in the middle of a record"),
+        ({"unknown_events": 3}, ""),
+    ],
+)
+def test_a_log_that_is_not_whole_says_so_at_the_top(notes: dict[str, int], said: str) -> None:
+    text = " ".join(dumps([build(partition(BASELINE_RUN, a_run(notes=notes)))]).split())
+    top = text.partition("How far to trust this")[0]
+    assert said in top
+    assert bool(said) == ("NOT WHOLE" in top or "middle of a record" in top)
+
+
 def test_hostile_names_do_not_reach_the_terminal() -> None:
     run = a_run(engine="x\x1b[31m\ny", path="[red]a[/red]\x07.stall")
     text = dumps([build(partition(BASELINE_RUN, run))] * 2)

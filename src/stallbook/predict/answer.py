@@ -112,7 +112,7 @@ def _drift(model: AnyModel) -> float:
     noise = model.noise
     if len(noise.t) < 30:
         return LEAST_DRIFT
-    speed = 1.0 if model.speed is None else model.speed.at(noise.t + model.seen.origin) / model.speed.level
+    speed = 1.0 if model.speed is None else model.speed.at(noise.t + model.seen.origin)
     edges = np.linspace(int(noise.t[0]), int(noise.t[-1]) + 1, 4)[1:3]
     third = np.searchsorted(edges, noise.t, side="right")
     level = np.log([np.median((noise.factor * speed)[third == i]) for i in range(3)])

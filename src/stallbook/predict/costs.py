@@ -3,10 +3,11 @@
 | part | law |
 |---|---|
 | decode, captured | a line in padded size and KV, padded rows reading the oldest row's again; sizes may be off it |
+| | and what a prompt left of the caches (`cold`) |
 | decode, eager | so much a row, and the KV |
 | prefill | so much a chunk, a token, a pair of tokens that attend to each other; and a token beyond `LARGE` |
 | swap | so much a copy and a token |
-| bookkeeping | before the passes, for output, and after: so much a step and a row |
+| bookkeeping | before the passes, for output, and after: so much a step and a row; before them, rows may be off it |
 
 Decode and prefill have noise of their own (`pace`), which carries what their laws leave over. The other laws are scaled
 so that their steps add up to what they took.
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Final
 
@@ -24,10 +25,11 @@ import numpy as np
 import numpy.typing as npt
 
 from stallbook.demo.scheduler import CAPTURED, Plan
+from stallbook.predict import cold
 from stallbook.predict.laws import Law, fit_law
 from stallbook.predict.observed import Observed, Table
 
-__all__ = ["DemoCosts", "fit_costs"]
+__all__ = ["CAPTURED_TERMS", "DemoCosts", "captured_design", "fit_costs"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -42,6 +44,7 @@ PACED: Final = 0.5
 would be left to find a law by, since a batch hardly changes within a stretch."""
 CHUNKS: Final = (128, 256, 512)
 """Where one group of chunks ends and the next begins: each group costs in all what it took in all."""
+CAPTURED_TERMS: Final = ("step", "row", "kv token", *cold.TERMS)
 FEW: Final = 30
 """So many steps of a size, or chunks of a group, are half as good as knowing it."""
 COMPACT_OUTPUT: Final = 0.45
@@ -52,11 +55,13 @@ COMPACT_OUTPUT: Final = 0.45
 class DemoCosts:
     """See the module. laws: by part; sizes: ns of each captured size that was seen, over the line.
 
-    chunks: what chunks took over their law, by the groups of `CHUNKS`.
+    plans: ns before the passes at each number of rows that was seen, over the law of `sched`. chunks: what chunks took
+    over their law, by the groups of `CHUNKS`.
     """
 
     laws: Mapping[str, Law]
     sizes: Mapping[int, float]
+    plans: Mapping[int, float] = field(default_factory=dict)
     chunks: tuple[float, ...] = (1.0,) * (len(CHUNKS) + 1)
     output_scale: float = 1.0
 
@@ -74,6 +79,7 @@ class DemoCosts:
         for name in ("sched", "output", "close", "swap_out", "swap_in"):
             put(self, f"_{name}", tuple(c * laws[name].bias for c in laws[name].coefficients))
         put(self, "_sizes", dict(self.sizes))
+        put(self, "_plans", dict(self.plans))
 
     def compact(self) -> DemoCosts:
         """The same engine keeping tokens in flat arrays."""
@@ -82,7 +88,8 @@ class DemoCosts:
     def sched(self, step: Plan) -> float:
         """See `Costs`."""
         a, b, c = self._sched  # type: ignore[attr-defined]
-        return float(a + b * len(step.decodes) + c * len(step.chunks))
+        rows = len(step.decodes)
+        return float(a + b * rows + c * len(step.chunks) + self._plans.get(rows, 0.0))  # type: ignore[attr-defined]
 
     def swap_out(self, tokens: int) -> float:
         """See `Costs`."""
@@ -100,15 +107,19 @@ class DemoCosts:
         law = a + b * tokens + c * tokens * (start + 0.5 * tokens) + d * max(tokens - LARGE, 0)
         return float(law * self.chunks[bisect_left(CHUNKS, tokens)])
 
-    def forward(self, step: Plan, kv: int) -> float:
+    def forward(self, step: Plan, kv: int, since: int) -> float:
         """See `Costs`."""
         rows = len(step.decodes)
         if step.graph == CAPTURED:
-            fixed, row, token = self._captured  # type: ignore[attr-defined]
+            fixed, row, token, first, after = self._captured  # type: ignore[attr-defined]
             padded = step.padded
             if padded > rows:
                 kv += (padded - rows) * (step.decodes[0].computed + 1)
-            return float(fixed + row * padded + token * kv + self._sizes.get(padded, 0.0))  # type: ignore[attr-defined]
+            ns = fixed + row * padded + token * kv + self._sizes.get(padded, 0.0)  # type: ignore[attr-defined]
+            if since <= cold.STEPS:
+                first_share, after_share = cold.shares(padded, since)
+                ns += first * first_share + after * after_share
+            return float(ns)
         row, token = self._eager  # type: ignore[attr-defined]
         return float(row * rows + token * kv)
 
@@ -139,9 +150,10 @@ def fit_costs(seen: Observed, speed: Mapping[str, Floats]) -> DemoCosts:
     decoding = rows > 0
     design = _columns(np.ones(len(rows)), rows, chunks)
     laws["sched"] = fit_law(("step", "row", "chunk"), design[decoding], ns["sched"][decoding])
+    plans = _plans(laws["sched"], design[decoding], ns["sched"][decoding])
     for name in ("output", "close"):
         laws[name] = _line(rows[decoding], ns[name][decoding], ("step", "row"))
-    return DemoCosts(laws, sizes, groups)
+    return DemoCosts(laws, sizes, plans, groups)
 
 
 def _columns(*columns: Any) -> Floats:
@@ -159,13 +171,12 @@ def _captured(table: Table, ns: Floats) -> tuple[Law, dict[int, float]]:
     factor of its own: the line is found from what differs within stretches.
     """
     at = (table["graph"] == CAPTURED) & (ns > 0)
-    padded, kv, t, y = table["padded"][at], (table["kv"] + table["extra_kv"])[at], table["t"][at], ns[at]
-    design, terms = _columns(np.ones(len(padded)), padded, kv), ("step", "row", "kv token")
+    padded, t, y, design = table["padded"][at], table["t"][at], ns[at], captured_design(table)[at]
     stretch = np.unique(t // STRETCH_NS, return_inverse=True)[1] if len(t) else t
     pace, sizes = np.ones(len(y)), dict[int, float]()
     over = np.zeros(len(y))
     for _ in range(ROUNDS):
-        law = fit_law(terms, design, np.maximum(y / pace - over, 1.0))
+        law = fit_law(CAPTURED_TERMS, design, np.maximum(y / pace - over, 1.0))
         sizes = _sizes(padded, stretch, y / pace - law.of(design))
         over = np.array([sizes[n] for n in padded.tolist()])
         pace = _pace(stretch, y / np.maximum(law.of(design) + over, 1.0)) ** PACED
@@ -174,6 +185,12 @@ def _captured(table: Table, ns: Floats) -> tuple[Law, dict[int, float]]:
     ratio = y / whole if len(y) else np.ones(1)
     spread = float(np.median(np.abs(ratio - np.median(ratio))))
     return replace(law, spread=spread, bias=float(y.sum() / whole.sum()) if len(y) else 1.0), sizes
+
+
+def captured_design(table: Mapping[str, Any]) -> Floats:
+    """The terms of the line, a row a decode."""
+    kv = table["kv"] + table["extra_kv"]
+    return _columns(np.ones(len(kv)), table["padded"], kv, *cold.columns(table["padded"], table["since"]))
 
 
 def _sizes(padded: Any, stretch: Any, over: Floats) -> dict[int, float]:
@@ -205,6 +222,17 @@ def _pace(stretch: Any, ratio: Floats) -> Floats:
     if not len(factors):
         return np.ones(0)
     return np.asarray((factors / np.exp(np.log(factors).mean()))[stretch])
+
+
+def _plans(law: Law, design: Floats, ns: Floats) -> dict[int, float]:
+    """What bookkeeping takes over its law, by rows: it is no line, and a step of one row takes little besides."""
+    plain = (design[:, 2] == 0) & (ns > 0)
+    rows, over = design[plain, 1].astype(np.int64), ns[plain] - law.bias * law.of(design[plain])
+    found = {}
+    for n in np.unique(rows).tolist():
+        mine = over[rows == n]
+        found[n] = float(mine.mean()) * len(mine) / (len(mine) + FEW)
+    return found
 
 
 def _eager(table: Table, ns: Floats, captured: Law, sizes: Mapping[int, float]) -> Law:

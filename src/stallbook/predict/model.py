@@ -17,17 +17,18 @@ from stallbook.demo.limits import limits_of
 from stallbook.demo.scheduler import CAPTURED
 from stallbook.demo.settings import Settings
 from stallbook.errors import StallbookError
-from stallbook.predict.costs import DemoCosts, fit_costs
+from stallbook.predict.costs import DemoCosts, captured_design, fit_costs
 from stallbook.predict.heap import Collector, HeapFit, fit_heap
-from stallbook.predict.observed import Observed, observe
+from stallbook.predict.observed import Observed, observe, wakes
 from stallbook.predict.pace import Noise, RunPace
 from stallbook.predict.policy import DemoPolicy
 from stallbook.predict.ports import NoHeap, Request
 from stallbook.predict.simulate import Setup, simulate
-from stallbook.predict.speed import Series, Waits, probe_series, waits_of
+from stallbook.predict.speed import Series, Waits, waits_of
 from stallbook.predict.trail import Trail
 from stallbook.predict.vllm import is_vllm
 from stallbook.predict.vllm_model import VllmEngine, VllmModel, fit_vllm
+from stallbook.predict.yardstick import Yardstick, yardstick_of
 from stallbook.run import UNKNOWN, Run
 
 __all__ = [
@@ -49,12 +50,16 @@ Floats = npt.NDArray[np.float64]
 SERVER_OBJECTS: Final = 2 * HEAP_OBJECTS + 120_000
 """What the collector walks of the demonstrator's heap at its start, where a log does not tell."""
 WAKE_NS: Final = 80_000
+"""How late a sleeping engine wakes, where none was seen to."""
 CUT_PROMPT: Final = 2048
 
 
 @dataclass(frozen=True)
 class Engine:
-    """What simulating needs of a model. speed: None where the log has no probe: then it is taken as steady."""
+    """What simulating needs of a model. speed: None where too few plain steps tell it: then it is taken as steady.
+
+    wake_ns: how late an engine without work sets to it.
+    """
 
     settings: Settings
     requests: tuple[Request, ...]
@@ -63,6 +68,7 @@ class Engine:
     speed: Series | None
     waits: Waits
     noise: Noise
+    wake_ns: int = WAKE_NS
 
     def simulate(self, settings: Any, **more: Any) -> Trail:
         """See `simulate_with`."""
@@ -73,8 +79,9 @@ class Engine:
 class Model(Engine):
     """Everything that was fitted from one run. notes: what had to be assumed."""
 
-    run: Run
-    seen: Observed
+    run: Run = None  # type: ignore[assignment]
+    seen: Observed = None  # type: ignore[assignment]
+    yardstick: Yardstick = None  # type: ignore[assignment]
     notes: tuple[str, ...] = ()
 
     @property
@@ -110,18 +117,23 @@ def fit(run: Run) -> Model:
         first = seen.replay.mismatches[0]
         what = f"step {first.step} has {first.field} {first.recorded}, its scheduler plans {first.planned}"
         raise StallbookError("no-replay", what, "predict needs a whole log of an engine with this scheduler", run.path)
-    speed = probe_series(run)
+    yardstick = yardstick_of(seen)
+    speed = yardstick.series(seen)
     at = {name: _speed_at(speed, table["t"]) for name, table in seen.tables.items()}
     costs = fit_costs(seen, at)
     heap = fit_heap(seen, _speed_at(speed, run.pauses.t0), SERVER_OBJECTS, frozen=settings.gc_freeze)
     notes: list[str] = []
     requests = _requests(seen, speed, notes)
     waits, noise = waits_of(run, seen.origin), _noise(seen, costs, at)
-    return Model(settings, requests, costs, heap, speed, waits, noise, run, seen, tuple(notes))
+    late = wakes(run)
+    return Model(
+        settings, requests, costs, heap, speed, waits, noise, int(np.median(late)) if len(late) else WAKE_NS,
+        run, seen, yardstick, tuple(notes),
+    )  # fmt: skip
 
 
 def _speed_at(speed: Series | None, t: Any) -> Floats:
-    return np.ones(len(t)) if speed is None else speed.at(t) / speed.level
+    return np.ones(len(t)) if speed is None else speed.at(t)
 
 
 def _requests(seen: Observed, speed: Series | None, notes: list[str]) -> tuple[Request, ...]:
@@ -153,7 +165,7 @@ def _unseen_tok(seen: Observed, notes: list[str]) -> Floats:
 
 
 def _noise(seen: Observed, costs: DemoCosts, at: Mapping[str, Floats]) -> Noise:
-    """What the laws and the probe leave of each decode and each chunk."""
+    """What the laws and the speed leave of each decode and each chunk."""
     d, p = seen.tables["decode"], seen.tables["prefill"]
     good, fine = d["ns"] > 0, p["ns"] > 0
     work = decode_law(d, costs)[good]
@@ -168,9 +180,8 @@ def _noise(seen: Observed, costs: DemoCosts, at: Mapping[str, Floats]) -> Noise:
 def decode_law(d: Mapping[str, Any], costs: DemoCosts) -> Floats:
     """What the laws give each row of `observed`'s table of decodes, at the speed 1."""
     captured = d["graph"] == CAPTURED
-    fixed, row, token = costs.laws["captured"].coefficients
     size = np.array([costs.sizes.get(n, 0.0) for n in d["padded"].tolist()])
-    law = fixed + row * d["padded"] + token * (d["kv"] + d["extra_kv"]) + size
+    law = costs.laws["captured"].of(captured_design(d)) + size
     row, token = costs.laws["eager"].coefficients
     return np.asarray(np.maximum(np.where(captured, law, row * d["rows"] + token * d["kv"]), 1.0))
 
@@ -187,11 +198,10 @@ def setup_of(
         heap = heap.compact() if heap else None
     if heap and settings.gc_freeze and not model.settings.gc_freeze:
         heap = heap.frozen()
-    scale = model.speed.level if model.speed else 1.0
-    pace = RunPace(speed or model.speed, model.noise, waits or model.waits, scale=scale, level=level, draw=draw)
+    pace = RunPace(speed or model.speed, model.noise, waits or model.waits, level=level, draw=draw)
     return Setup(
         DemoPolicy(limits_of(settings)), costs, pace, Collector(heap) if heap else NoHeap(),
-        on_loop=settings.tokenize == "loop", wake_ns=WAKE_NS,
+        on_loop=settings.tokenize == "loop", wake_ns=model.wake_ns,
         stop_ns=int((settings.seconds + settings.drain_seconds) * 1e9),
     )  # fmt: skip
 

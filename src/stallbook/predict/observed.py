@@ -14,21 +14,25 @@ import numpy.typing as npt
 
 from stallbook.demo.scheduler import SWAP, Plan
 from stallbook.predict.policy import Policy
+from stallbook.predict.ports import NEVER_RAN
 from stallbook.predict.replay import Replay, replay
 from stallbook.run import UNKNOWN, Ints, Run
 from stallbook.timeline import path_pauses
 
-__all__ = ["Observed", "Table", "observe", "origin_of"]
+__all__ = ["Observed", "Table", "observe", "origin_of", "wakes"]
 
 Floats = npt.NDArray[np.float64]
 Table = dict[str, Ints]
 
 COLUMNS: Final = {
-    "decode": ("step", "rows", "padded", "graph", "kv", "extra_kv"),
+    "decode": ("step", "rows", "padded", "graph", "kv", "extra_kv", "since"),
     "prefill": ("step", "start", "tokens"),
     "swap": ("step", "tokens", "back"),
 }
-"""extra_kv: the cache that padded rows read again, which is the oldest row's. back: 1 where a cache comes back."""
+"""extra_kv: the cache that padded rows read again, which is the oldest row's. back: 1 where a cache comes back.
+
+since: how many steps ago a prompt last ran; 0 where one ran in this step.
+"""
 
 
 @dataclass
@@ -52,12 +56,33 @@ def origin_of(run: Run) -> int:
     return int(min([*known[:1], *run.steps.t0[:1]], default=0))
 
 
+def wakes(run: Run) -> Ints:
+    """How late an idle engine set to work: ns from the arrival that ended each sleep to the tokenizing of its prompt.
+
+    To the start of the step where prompts are not tokenized on the loop.
+    """
+    r, steps, s = run.requests, run.steps, run.segments
+    begun = steps.t0.copy()
+    if "tok" in run.names:
+        own = np.flatnonzero(s.name == run.names.index("tok"))[::-1]
+        begun[s.step[own]] = s.t0[own]  # of several in a step the first, which comes last here
+    arrive = np.sort(r.arrive[r.arrive != UNKNOWN])
+    finish = np.sort(r.finish[r.finish != UNKNOWN])
+    ended = steps.t1[:-1]
+    came = np.searchsorted(arrive, ended, side="right")
+    idle = np.flatnonzero((came == np.searchsorted(finish, ended, side="right")) & (came < len(arrive)))
+    late = begun[1:][idle] - arrive[came[idle]]
+    return np.asarray(late[late > 0])
+
+
 def observe(run: Run, policy: Policy) -> Observed:
     """Replay a run and measure its parts."""
     found = Replay()
     rows: dict[str, list[tuple[int, ...]]] = {name: [] for name in COLUMNS}
+    prompt = -NEVER_RAN
     for at in replay(run, policy, found):
-        _note(rows, at.row, at.plan)
+        prompt = at.row if at.plan.chunks else prompt
+        _note(rows, at.row, at.plan, at.row - prompt)
     whole = Observed(run, found, origin=origin_of(run))
     parts = _Parts(run)
     for name, columns in COLUMNS.items():
@@ -71,12 +96,12 @@ def observe(run: Run, policy: Policy) -> Observed:
     return whole
 
 
-def _note(rows: dict[str, list[tuple[int, ...]]], row: int, step: Plan) -> None:
+def _note(rows: dict[str, list[tuple[int, ...]]], row: int, step: Plan, since: int) -> None:
     if step.decodes:
         n, oldest = len(step.decodes), step.decodes[0].computed + 1
         kv = sum(seq.computed for seq in step.decodes) + n
         extra = (step.padded - n) * oldest if step.padded > n else 0
-        rows["decode"].append((row, n, max(step.padded, n), step.graph, kv, extra))
+        rows["decode"].append((row, n, max(step.padded, n), step.graph, kv, extra, since))
     for chunk in step.chunks:
         rows["prefill"].append((row, chunk.start, chunk.tokens))
     rows["swap"] += [(row, seq.computed, 1) for seq in step.readmit]

@@ -1,6 +1,6 @@
 """How fast a simulated machine is: the speed of a run over time, and what each step's noise adds to it.
 
-The noise is what the laws and the probe left over of the recorded run, step by step: a factor. It is used up by work,
+The noise is what the laws and the speed left over of the recorded run, step by step: a factor. It is used up by work,
 not by time: a recorded step that took four times its law lies under four times as many moments, so whatever looked it
 up by the time would meet the slow steps too often, as soon as its steps are not the recorded ones.
 
@@ -101,11 +101,11 @@ class RunPace:
     """A speed over time, times a level; and the noise of a run in its own order or, with a seed, in drawn blocks."""
 
     def __init__(
-        self, speed: Series | None, noise: Noise, waits: Waits | None = None, *, scale: float = 1.0,
-        level: float = 1.0, draw: int | None = None,
+        self, speed: Series | None, noise: Noise, waits: Waits | None = None, *, level: float = 1.0,
+        draw: int | None = None,
     ) -> None:  # fmt: skip
-        """scale: a probe of so many ns is the speed 1. level: a factor on top. draw: the seed of the blocks."""
-        self._speeds: list[float] = [level] if speed is None else (speed.values / scale * level).tolist()
+        """level: a factor on top of the speed. draw: the seed of the blocks."""
+        self._speeds: list[float] = [level] if speed is None else (speed.values * level).tolist()
         self._last = len(self._speeds) - 1
         self._steps = _tape(noise.t, noise.work, noise.factor)
         self._chunks = _tape(noise.chunk_t, noise.chunk_work, noise.chunk_factor)
@@ -119,8 +119,7 @@ class RunPace:
 
     def speed(self, t_ns: int) -> float:
         """See `Pace`."""
-        row = t_ns // BIN_NS
-        return self._speeds[min(self._last, row)]
+        return self._speeds[min(self._last, t_ns // BIN_NS)]
 
     def wait(self, since_ns: int, t_ns: int) -> int:
         """See `Pace`."""

@@ -6,11 +6,14 @@ Costs are in ns at the speed 1. A speed of 1.1 is a machine on which everything 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from stallbook.demo.scheduler import Plan
 
-__all__ = ["Costs", "Heap", "NoHeap", "Pace", "Request", "SteadyPace"]
+__all__ = ["NEVER_RAN", "Costs", "Heap", "NoHeap", "Pace", "Request", "SteadyPace"]
+
+NEVER_RAN: Final = 1_000_000_000
+"""So many steps ago the last prompt ran, before the first one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +50,11 @@ class Costs(Protocol):
     def prefill(self, start: int, tokens: int) -> float:
         """One chunk; 0 where chunks are mixed in."""
 
-    def forward(self, step: Plan, kv: int) -> float:
-        """The forward pass of the decodes, over `kv` tokens of cache, their own included."""
+    def forward(self, step: Plan, kv: int, since: int) -> float:
+        """The forward pass of the decodes, over `kv` tokens of cache, their own included.
+
+        since: how many steps ago a prompt last ran, which leaves the machine's caches to itself; 0 in the same step.
+        """
 
     def output(self, tokens: int) -> float:
         """After the emission: what each token costs before the next step."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from stallbook.demo.scheduler import RESTART, SWAP, Chunk, Plan, Sequence
 from stallbook.predict.policy import Policy
-from stallbook.predict.ports import Costs, Heap, NoHeap, Pace, Request, SteadyPace
+from stallbook.predict.ports import NEVER_RAN, Costs, Heap, NoHeap, Pace, Request, SteadyPace
 from stallbook.predict.trail import PREFILL, TOK, Trail
 from stallbook.predict.trail import SWAP as SWAPPED
 from stallbook.run import NEVER
@@ -58,6 +58,8 @@ class _Engine:
         """Open evictions by request."""
         self.waited = 0
         """Up to when its waits for a core have been counted."""
+        self.prompt = -NEVER_RAN
+        """The last step in which a prompt ran."""
 
     def serve(self) -> Trail:
         """The loop of the engine."""
@@ -139,6 +141,8 @@ class _Engine:
 
     def _execute(self, step: Plan, t0: int, kv: int, keys: tuple[int, ...]) -> None:
         """A step of any kind: what comes before its pass, then as every step."""
+        if step.chunks:
+            self.prompt = len(self.trail.steps)
         speed, work = self.pace.speed(t0), self._work(step, kv)
         noise = self.pace.chunk if self.costs.mixed and step.chunks else self.pace.step
         factor = speed * noise(t0, work)
@@ -165,7 +169,7 @@ class _Engine:
     def _work(self, step: Plan, kv: int) -> float:
         """What the step's pass takes at the speed 1; 0 where it has none."""
         if step.decodes or (self.costs.mixed and step.chunks):
-            return self.costs.forward(step, kv)
+            return self.costs.forward(step, kv, len(self.trail.steps) - self.prompt)
         return 0.0
 
     def _pass(

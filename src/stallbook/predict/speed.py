@@ -1,9 +1,4 @@
-"""How fast the machine was while a run lasted, from the probe in its log: a series, and its level.
-
-One sample of a small product scatters by what happens in its 50 us; the speed of a machine moves over seconds. The
-series is a running low quantile over `WINDOW_S`: what disturbs a sample only ever makes it longer, and on 35 recorded
-runs the low quantiles followed the decodes' own speed better than the median did.
-"""
+"""How fast the machine was while a run lasted: a series, its level, and when the engine had to wait for a core."""
 
 from __future__ import annotations
 
@@ -15,20 +10,16 @@ import numpy.typing as npt
 
 from stallbook.run import Ints, Run
 
-__all__ = ["Series", "Waits", "probe_series", "waits_of"]
+__all__ = ["BIN_NS", "Series", "Waits", "waits_of"]
 
-WINDOW_S: Final = 16.0
-QUANTILE: Final = 0.2
 BIN_NS: Final = 250_000_000
-LEAST: Final = 9
-"""Fewer samples than this are no series."""
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Series:
-    """Speed over time, in ns of the probe: `values[i]` from `origin + i * BIN_NS` on; its ends reach on for ever."""
+    """Speed over time: `values[i]` from `origin + i * BIN_NS` on; its ends reach on for ever. Slower is more."""
 
     origin: int
     values: Floats
@@ -68,19 +59,3 @@ def waits_of(run: Run, origin: int) -> Waits:
     order = np.argsort(t, kind="stable")
     order = order[ns[order] > 0]
     return Waits(t[order], ns[order])
-
-
-def probe_series(run: Run) -> Series | None:
-    """The series of a run; None where its log has too few probes."""
-    t, ns = run.probes.t, run.probes.ns.astype(np.float64)
-    good = ns > 0
-    t, ns = t[good], ns[good]
-    if len(ns) < LEAST:
-        return None
-    edges = np.arange(t[0], t[-1] + BIN_NS, BIN_NS)
-    half = int(WINDOW_S * 1e9 / 2)
-    low, high = np.searchsorted(t, edges - half), np.searchsorted(t, edges + half, side="right")
-    values = np.array([np.quantile(ns[a:b], QUANTILE) if b > a else np.nan for a, b in zip(low, high, strict=True)])
-    known = ~np.isnan(values)
-    values = np.interp(np.arange(len(values)), np.flatnonzero(known), values[known])
-    return Series(int(t[0]), values)

@@ -126,7 +126,7 @@ class VllmCosts:
         """See `Costs`: chunks are mixed in."""
         return 0.0
 
-    def forward(self, step: Plan, kv: int) -> float:
+    def forward(self, step: Plan, kv: int, since: int) -> float:
         """See `Costs`."""
         chunks = step.chunks
         pairs = sum([c.tokens * (c.start + 0.5 * c.tokens) for c in chunks]) if chunks else 0.0

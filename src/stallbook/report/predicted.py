@@ -127,7 +127,7 @@ def _about(told: Told) -> Iterator[tuple[str, str]]:
     )
     yield "own run", f"the model gives it back with {own}" + ("; FORCED" if told.forced and base.refusal else "")
     speed = base.model.speed
-    held = f"probe {speed.level / 1e3:,.1f} us, moved by {speed.moved:.0%}; " if speed else "no probe in this log; "
+    held = f"by its bookkeeping its speed moved by {speed.moved:.0%}; " if speed else "its speed was not told; "
     yield "machine", held + f"its level drifts by {base.drift:.1%} from third to third of the run"
     yield "replayed", f"{words.many(base.model.seen.replay.steps, 'step')} by the same scheduler, none otherwise"
 
@@ -254,8 +254,7 @@ def document(told: Told) -> dict[str, Any]:
             "misfit": _values(base.misfit),
             "refusal": base.refusal or None,
             "machine": {
-                "probe_ns": speed.level if speed else None, "moved": speed.moved if speed else None,
-                "drift": base.drift,
+                "moved": speed.moved if speed else None, "drift": base.drift,
             },
             "interval": LEVEL,
             "replayed_steps": base.model.seen.replay.steps,

@@ -39,9 +39,9 @@ class Scaled:
         """See `Costs`."""
         return self.of.prefill(start, tokens) * self.passes
 
-    def forward(self, step: Plan, kv: int) -> float:
+    def forward(self, step: Plan, kv: int, since: int) -> float:
         """See `Costs`."""
-        return self.of.forward(step, kv) * self.passes
+        return self.of.forward(step, kv, since) * self.passes
 
     def output(self, tokens: int) -> float:
         """See `Costs`."""

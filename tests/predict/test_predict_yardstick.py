@@ -10,7 +10,7 @@ from predict_logs import SETTINGS, planted, planted_setup, workload
 
 from stallbook.demo.limits import limits_of
 from stallbook.predict import cold
-from stallbook.predict.model import fit
+from stallbook.predict.model import WAKE_NS, fit
 from stallbook.predict.observed import Observed, observe, wakes
 from stallbook.predict.pace import Noise, RunPace
 from stallbook.predict.policy import DemoPolicy
@@ -105,6 +105,13 @@ def test_an_idle_engine_is_as_late_as_it_was_planted_to_be() -> None:
     assert len(late) >= 1
     assert (late == 80_000).all()
     assert fit(planted()).wake_ns == 80_000
+
+
+def test_an_engine_that_waits_for_a_tokenizer_is_not_late() -> None:
+    run = planted(tokenize="process")
+    assert "tok" in run.names
+    assert not len(wakes(run))
+    assert fit(run).wake_ns == WAKE_NS
 
 
 def test_the_terms_of_cold_caches_are_the_same_one_by_one_and_for_many() -> None:

@@ -59,10 +59,10 @@ def origin_of(run: Run) -> int:
 def wakes(run: Run) -> Ints:
     """How late an idle engine set to work: ns from the arrival that ended each sleep to the tokenizing of its prompt.
 
-    To the start of the step where prompts are not tokenized on the loop.
+    None where prompts are tokenized elsewhere: what its next step waited for is the tokenizer.
     """
     r, steps, s = run.requests, run.steps, run.segments
-    begun = steps.t0.copy()
+    begun = np.full(len(steps.t0), UNKNOWN)
     if "tok" in run.names:
         own = np.flatnonzero(s.name == run.names.index("tok"))[::-1]
         begun[s.step[own]] = s.t0[own]  # of several in a step the first, which comes last here
@@ -71,8 +71,9 @@ def wakes(run: Run) -> Ints:
     ended = steps.t1[:-1]
     came = np.searchsorted(arrive, ended, side="right")
     idle = np.flatnonzero((came == np.searchsorted(finish, ended, side="right")) & (came < len(arrive)))
-    late = begun[1:][idle] - arrive[came[idle]]
-    return np.asarray(late[late > 0])
+    begun = begun[1:][idle]
+    late = begun - arrive[came[idle]]
+    return np.asarray(late[(begun != UNKNOWN) & (late > 0)])
 
 
 def observe(run: Run, policy: Policy) -> Observed:

@@ -49,9 +49,27 @@ def test_a_machine_that_slows_down_is_seen_to(factor: float) -> None:
     series = usual.series(seen)
     assert series is not None
     edge, around = SLOWER_AT * BIN_NS, WINDOW_NS // 2 + BIN_NS
-    t = np.arange(len(series.values)) * BIN_NS + series.origin - seen.origin
+    t = np.arange(len(series.values)) * BIN_NS
     assert np.allclose(series.values[t < edge - around], 1.0, atol=1e-3)
     assert np.allclose(series.values[t > edge + around], factor, rtol=1e-3)
+
+
+@pytest.mark.parametrize("factor", [1.3, 0.7])
+def test_a_run_that_slowed_down_tells_it_by_itself(factor: float) -> None:
+    seen = seen_of(slowed(factor))
+    series = yardstick_of(seen).series(seen)
+    assert series is not None
+    edge, around = SLOWER_AT, WINDOW_NS // BIN_NS
+    before, after = series.values[around : edge - around], series.values[edge + around : -around]
+    assert np.median(after) / np.median(before) == pytest.approx(factor, rel=0.06)  # few sizes were met on both sides
+    assert max(before.std() / before.mean(), after.std() / after.mean()) < 0.04
+
+
+def test_the_series_begins_with_the_run() -> None:
+    seen = seen_of(slowed(1.3))
+    series = yardstick_of(seen_of(planted())).series(seen)
+    assert series is not None
+    assert series.origin == seen.origin
 
 
 def test_what_its_own_run_slowed_by_is_not_taken_for_its_costs() -> None:

@@ -8,6 +8,7 @@ fitted to each run.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -28,12 +29,13 @@ STEPS: Final = 12
 Floats = npt.NDArray[np.float64]
 
 
+@cache
 def shares(padded: int, since: int) -> tuple[float, float]:
     """How much of each term a pass of so many rows pays, so many steps after a prompt."""
-    if since > STEPS:
+    if since > STEPS or padded >= FULL:
         return 0.0, 0.0
     if not since:
-        return max(0.0, 1.0 - padded / FULL), 0.0
+        return 1.0 - padded / FULL, 0.0
     return 0.0, float(LEFT ** (since - 1) * padded**ROWS)
 
 

@@ -149,8 +149,7 @@ def fit_costs(seen: Observed, speed: Mapping[str, Floats]) -> DemoCosts:
     chunks = np.bincount(tables["prefill"]["step"], minlength=len(rows)).astype(np.float64)
     decoding = rows > 0
     design = _columns(np.ones(len(rows)), rows, chunks)
-    laws["sched"] = fit_law(("step", "row", "chunk"), design[decoding], ns["sched"][decoding])
-    plans = _plans(laws["sched"], design[decoding], ns["sched"][decoding])
+    laws["sched"], plans = _sched(design[decoding], ns["sched"][decoding])
     for name in ("output", "close"):
         laws[name] = _line(rows[decoding], ns[name][decoding], ("step", "row"))
     return DemoCosts(laws, sizes, plans, groups)
@@ -224,15 +223,22 @@ def _pace(stretch: Any, ratio: Floats) -> Floats:
     return np.asarray((factors / np.exp(np.log(factors).mean()))[stretch])
 
 
-def _plans(law: Law, design: Floats, ns: Floats) -> dict[int, float]:
-    """What bookkeeping takes over its law, by rows: it is no line, and a step of one row takes little besides."""
+def _sched(design: Floats, ns: Floats) -> tuple[Law, dict[int, float]]:
+    """What comes before the passes: its law, and what it takes over it by rows, for it is no line in them.
+
+    Both are scaled so that all steps add up to what they took.
+    """
+    law = fit_law(("step", "row", "chunk"), design, ns)
     plain = (design[:, 2] == 0) & (ns > 0)
-    rows, over = design[plain, 1].astype(np.int64), ns[plain] - law.bias * law.of(design[plain])
-    found = {}
-    for n in np.unique(rows).tolist():
-        mine = over[rows == n]
-        found[n] = float(mine.mean()) * len(mine) / (len(mine) + FEW)
-    return found
+    rows, over = design[:, 1].astype(np.int64), ns - law.bias * law.of(design)
+    plans = {}
+    for n in np.unique(rows[plain]).tolist():
+        mine = over[plain & (rows == n)]
+        plans[n] = float(mine.mean()) * len(mine) / (len(mine) + FEW)
+    good = ns > 0
+    given = law.bias * law.of(design) + np.array([plans.get(n, 0.0) for n in rows.tolist()])
+    scale = float(ns[good].sum() / given[good].sum()) if good.any() else 1.0
+    return replace(law, bias=law.bias * scale), {n: over * scale for n, over in plans.items()}
 
 
 def _eager(table: Table, ns: Floats, captured: Law, sizes: Mapping[int, float]) -> Law:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -24,6 +25,7 @@ __all__ = ["Yardstick", "yardstick_of"]
 WINDOW_NS: Final = 2_000_000_000
 SEEN: Final = 30
 """So often a batch size must have been seen before its steps tell anything."""
+MOMENT_NS: Final = 1_000_000_000
 LEAST: Final = 20
 """Fewer steps than this within a window tell nothing."""
 HELD_UP: Final = 3.0
@@ -32,7 +34,7 @@ HELD_UP: Final = 3.0
 
 @dataclass(frozen=True)
 class Yardstick:
-    """What bookkeeping took in the steps of one run that only decode: the median in ns, by rows."""
+    """What bookkeeping takes in the steps of one run that only decode: ns by rows, at the run's usual speed."""
 
     usual: Mapping[int, float]
 
@@ -45,20 +47,46 @@ class Yardstick:
             return None
         t, due, ns = t[known], due[known], ns[known]
         taken, usual = (np.concatenate([[0.0], np.cumsum(one)]) for one in (np.minimum(ns, HELD_UP * due), due))
-        edges = np.arange(t[0], t[-1] + BIN_NS, BIN_NS)
+        edges = np.arange(seen.origin, t[-1] + BIN_NS, BIN_NS)
         low, high = (np.searchsorted(t, edges + way * WINDOW_NS // 2) for way in (-1, 1))
         enough = high - low >= LEAST
         if not enough.any():
             return None
         values = (taken[high] - taken[low])[enough] / (usual[high] - usual[low])[enough]
-        return Series(int(t[0]), np.interp(np.arange(len(edges)), np.flatnonzero(enough), values))
+        return Series(seen.origin, np.interp(np.arange(len(edges)), np.flatnonzero(enough), values))
 
 
 def yardstick_of(seen: Observed) -> Yardstick:
-    """The yardstick of a run."""
-    _, rows, ns = _plain(seen)
+    """The yardstick of a run.
+
+    A size that was met mostly while the machine was slow is not costly for that: sizes and moments are found together,
+    ln ns = size + moment, from the median of each size within each window. Least squares, weighed by steps.
+    """
+    t, rows, ns = _plain(seen)
     sizes, counts = np.unique(rows, return_counts=True)
-    return Yardstick({n: float(np.median(ns[rows == n])) for n in sizes[counts >= SEEN].tolist()})
+    often = np.isin(rows, sizes[counts >= SEEN])
+    size, n_sizes = _numbered(rows[often])
+    moment, n_moments = _numbered((t[often] - seen.origin) // MOMENT_NS)
+    cell, n_cells = _numbered(size * n_moments + moment)
+    if not n_cells:
+        return Yardstick({})
+    order = np.argsort(cell, kind="stable")
+    bounds = np.searchsorted(cell[order], np.arange(n_cells + 1)).tolist()
+    log = np.log(ns[often])[order]
+    middle = np.array([np.median(log[a:b]) for a, b in pairwise(bounds)])
+    steps, first = np.diff(bounds), order[bounds[:-1]]
+    design = np.zeros((n_cells, n_sizes + n_moments))
+    design[np.arange(n_cells), size[first]] = design[np.arange(n_cells), n_sizes + moment[first]] = 1.0
+    weight = np.sqrt(steps)
+    found, *_ = np.linalg.lstsq(design * weight[:, None], middle * weight, rcond=None)
+    usual = found[:n_sizes] + np.average(found[n_sizes + moment[first]], weights=steps)
+    return Yardstick(dict(zip(sizes[counts >= SEEN].tolist(), np.exp(usual).tolist(), strict=True)))
+
+
+def _numbered(keys: Ints) -> tuple[Ints, int]:
+    """Each key's place among all that occur, and how many these are."""
+    known, place = np.unique(keys, return_inverse=True)
+    return place, len(known)
 
 
 def _plain(seen: Observed) -> tuple[Ints, Ints, Ints]:

@@ -9,10 +9,11 @@ from typing import Final
 import numpy as np
 
 from stallbook.demo.limits import limits_of
+from stallbook.demo.scheduler import Plan
 from stallbook.demo.settings import Settings
 from stallbook.predict.model import Engine, setup_of
 from stallbook.predict.policy import DemoPolicy
-from stallbook.predict.ports import Request
+from stallbook.predict.ports import NEVER_RAN, Request
 from stallbook.predict.simulate import simulate
 from stallbook.predict.studies.scaled import Scaled
 from stallbook.predict.studies.study import Asked, Panel, Study, Values, drawn
@@ -79,6 +80,10 @@ class _Received(Scaled):
     def prefill(self, start: int, tokens: int) -> float:
         """See `Costs`."""
         return self.swap_in(tokens)
+
+    def forward(self, step: Plan, kv: int, since: int) -> float:
+        """See `Costs`: no prompt runs here, so the caches are its own."""
+        return super().forward(step, kv, NEVER_RAN)
 
 
 @dataclass(frozen=True)

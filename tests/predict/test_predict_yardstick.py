@@ -9,7 +9,7 @@ import pytest
 from predict_logs import SETTINGS, planted, planted_setup, workload
 
 from stallbook.demo.limits import limits_of
-from stallbook.predict import cold
+from stallbook.predict import cold, yardstick
 from stallbook.predict.model import WAKE_NS, fit
 from stallbook.predict.observed import Observed, observe, wakes
 from stallbook.predict.pace import Noise, RunPace
@@ -63,6 +63,15 @@ def test_a_run_that_slowed_down_tells_it_by_itself(factor: float) -> None:
     before, after = series.values[around : edge - around], series.values[edge + around : -around]
     assert np.median(after) / np.median(before) == pytest.approx(factor, rel=0.06)  # few sizes were met on both sides
     assert max(before.std() / before.mean(), after.std() / after.mean()) < 0.04
+
+
+def test_a_long_run_has_fewer_moments_than_seconds_and_tells_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = seen_of(slowed(1.3))
+    fine = yardstick_of(seen).usual
+    monkeypatch.setattr(yardstick, "MOMENTS", 10)  # of two seconds each
+    coarse = yardstick_of(seen).usual
+    assert fine.keys() == coarse.keys()
+    assert np.median([abs(fine[n] / coarse[n] - 1) for n in fine]) < 0.03
 
 
 def test_the_series_begins_with_the_run() -> None:

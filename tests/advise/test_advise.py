@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from planted_advice import RECORDS, planted
 from stallbook.advise import Advice, Finding, advise
 from stallbook.advise.model import ALREADY, NEXT, NOT_IN_LOG
 from stallbook.demo import Settings
-from stallbook.report.advised import answer, sentence, turned
+from stallbook.report.advised import answer, dumps, sentence, turned
 from stallbook.study.rungs import RUNGS, Rung, settings_of
 
 BASE = asdict(Settings())
@@ -188,3 +188,10 @@ def test_the_forward_pass_may_own_the_tail_and_is_no_stall(tmp_path: Path) -> No
 def test_a_log_of_another_version_is_told_to_check_its_help(tmp_path: Path) -> None:
     assert advise(planted(tmp_path, "gc", "vllm 0.31.1")).source.endswith("this log is of vllm 0.31.1: check its help")
     assert "check" not in advise(planted(tmp_path, "gc", "vllm 0.32.0+cpu")).source
+
+
+def test_advice_from_a_log_that_is_not_whole_says_so(tmp_path: Path) -> None:
+    p = planted(tmp_path, "prefill")
+    cut = replace(p, run=replace(p.run, notes={"corrupt_bytes": 70}))
+    assert "NOT WHOLE: 70 bytes" in " ".join(dumps([advise(cut)]).split())
+    assert "NOT WHOLE" not in dumps([advise(p)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from stallbook.predict.laws import fit_law
 from stallbook.predict.model import Model, fit, simulate_with
 from stallbook.predict.outcome import brief, outcome
 from stallbook.predict.pool import Job, runner
+from stallbook.report.predicted import Told, dumps
 
 COLD = {"pass with a prompt": 500_000, "pass behind one": 450_000}
 
@@ -138,6 +140,23 @@ def test_jobs_give_the_same_in_other_processes(model: Model) -> None:
     jobs = [Job(replace(model.settings, token_budget=n)) for n in range(256, 264)]
     with runner(model.engine, workers=2) as two, runner(model.engine, workers=1) as one:
         assert two(jobs) == one(jobs)
+
+
+@pytest.mark.parametrize("python", ["/bin/false", str(Path(__file__))], ids=["ends-at-once", "may-not-be-run"])
+def test_where_no_other_process_starts_this_one_simulates(
+    model: Model, python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stallbook.predict.pool.get_executable", lambda: python)
+    jobs = [Job(replace(model.settings, token_budget=n)) for n in range(256, 264)]
+    with runner(model.engine, workers=2) as run:
+        assert run(jobs) == [job.run(model.engine) for job in jobs]
+
+
+def test_a_prediction_from_a_log_that_is_not_whole_says_so(model: Model) -> None:
+    cut = replace(model, run=replace(model.run, notes={"cut_bytes": 70}))
+    with runner(cut.engine, workers=1) as run:
+        text = dumps(Told(base_of(cut, run), []), "text")
+    assert "NOT WHOLE: 70 bytes of it could not be read" in " ".join(text.split())
 
 
 def test_a_real_run_has_a_model() -> None:

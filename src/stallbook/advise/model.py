@@ -130,6 +130,8 @@ class Advice:
     ruled_out: tuple[str, ...]
     source: str
     least_share: float
+    notes: Mapping[str, int] = field(default_factory=dict)
+    """What reading the log had to repair or leave out, counted."""
 
     @property
     def foremost(self) -> Finding | None:

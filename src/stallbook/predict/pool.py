@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
+from multiprocessing.spawn import get_executable
 from typing import Any, Final
 
 from stallbook.demo.settings import Settings
@@ -61,6 +63,15 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def _starts() -> bool:
+    """Whether this interpreter can be started once more: where it cannot, a pool waits for its workers for ever."""
+    try:
+        subprocess.run([get_executable(), "-c", ""], check=True, capture_output=True, timeout=60)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return True
+
+
 @contextmanager
 def runner(
     engine: AnyEngine, tick: Callable[[int], object] = lambda n: None, workers: int | None = None
@@ -70,7 +81,7 @@ def runner(
     pool: list[ProcessPoolExecutor] = []
 
     def run(jobs: Sequence[Job]) -> list[Outcome]:
-        if count < 2 or (not pool and len(jobs) < WORTH):
+        if count < 2 or (not pool and (len(jobs) < WORTH or not _starts())):
             return _told((job.run(engine) for job in jobs), tick)
         if not pool:
             pool.append(ProcessPoolExecutor(count, get_context("spawn"), _start, (engine,)))

@@ -100,7 +100,7 @@ def _lines(a: Advice) -> Iterator[str]:
 
 
 def _about(a: Advice) -> Iterator[tuple[str, str]]:
-    yield "log", words.plain(a.path)
+    yield "log", words.plain(a.path) + words.missing(a.notes)
     yield "engine", f"{words.plain(a.engine) or 'not named'}; {a.boundary} boundary; rules {a.rules}"
     if a.gaps:
         size = f"{a.tail_gaps:,} of {words.many(a.gaps, 'gap')}, {words.unit(a.threshold_ms)} or longer"
@@ -213,7 +213,7 @@ def document(told: Iterable[Advice]) -> dict[str, Any]:
 
 def _object(a: Advice) -> dict[str, Any]:
     return {
-        "run": {"path": a.path, "engine": a.engine, "boundary": a.boundary},
+        "run": {"path": a.path, "engine": a.engine, "boundary": a.boundary, "notes": dict(a.notes)},
         "rules": a.rules,
         "answer": answer(a),
         "tail": {"threshold_ms": finite(a.threshold_ms), "gaps": a.tail_gaps, "of": a.gaps},

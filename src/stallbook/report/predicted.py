@@ -121,7 +121,7 @@ def _lines(told: Told) -> Iterator[str]:
 def _about(told: Told) -> Iterator[tuple[str, str]]:
     base = told.base
     run = base.model.run
-    yield "log", words.plain(run.path)
+    yield "log", words.plain(run.path) + words.missing(run.notes)
     own = ", ".join(
         f"{name.removeprefix('itl.')} {base.misfit[name]:+.1%}" for name in SHOWN[:4] if name in base.misfit
     )
@@ -247,7 +247,8 @@ def document(told: Told) -> dict[str, Any]:
     return {
         "stallbook": VERSION,
         "predict": {
-            "run": {"path": run.path, "engine": run.engine, "config": dict(run.config)},
+            "run": {"path": run.path, "engine": run.engine, "config": dict(run.config),
+                    "notes": dict(run.notes)},
             "answer": answer(told),
             "recorded": _values(base.measured.values),
             "modelled": _values(base.own.values),

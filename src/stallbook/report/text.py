@@ -112,16 +112,9 @@ def figures(r: RunReport) -> list[tuple[str, str]]:
         *stalled.total(r),
         ("first token, ms", words.percentiles({"p50": r.ttft.p50, "p99": r.ttft.p99})),
         ("served", f"{words.many(c.requests, 'request')}, {words.many(c.tokens, 'token')} ({throughput})"),
-        ("log", (words.plain(r.path) or "(in memory)") + _missing(r)),
+        ("log", (words.plain(r.path) or "(in memory)") + words.missing(r.notes)),
         ("engine", f"{words.plain(r.engine) or 'unnamed'}; {r.boundary} boundary; rules {r.rules}"),
     ]
-
-
-def _missing(r: RunReport) -> str:
-    """What of a log could not be read: the figures are of the rest."""
-    if lost := sum(r.notes.get(slug, 0) for slug in ("cut_bytes", "corrupt_bytes")):
-        return f"; NOT WHOLE: {words.many(lost, 'byte')} of it could not be read"
-    return "; ends in the middle of a record" if r.notes.get("torn_tail_bytes") else ""
 
 
 def meaning(cause: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from stallbook.digits import percent, rate
@@ -14,6 +15,7 @@ __all__ = [
     "many",
     "mark_of",
     "marks",
+    "missing",
     "ms",
     "name",
     "percent",
@@ -106,6 +108,13 @@ def count(value: int | None) -> str:
 def many(n: int, noun: str) -> str:
     """How many of what, in the singular where it is one."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def missing(notes: Mapping[str, int]) -> str:
+    """What of a log could not be read, to stand behind its name: the figures are of the rest. Empty if it is whole."""
+    if lost := sum(notes.get(slug, 0) for slug in ("cut_bytes", "corrupt_bytes")):
+        return f"; NOT WHOLE: {many(lost, 'byte')} of it could not be read"
+    return "; ends in the middle of a record" if notes.get("torn_tail_bytes") else ""
 
 
 def compact(n: int) -> str:

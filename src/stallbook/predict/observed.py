@@ -64,7 +64,7 @@ def wakes(run: Run) -> Ints:
     r, steps, s = run.requests, run.steps, run.segments
     begun = np.full(len(steps.t0), UNKNOWN)
     if "tok" in run.names:
-        own = np.flatnonzero(s.name == run.names.index("tok"))[::-1]
+        own = np.flatnonzero((s.name == run.names.index("tok")) & (s.step >= 0))[::-1]
         begun[s.step[own]] = s.t0[own]  # of several in a step the first, which comes last here
     arrive = np.sort(r.arrive[r.arrive != UNKNOWN])
     finish = np.sort(r.finish[r.finish != UNKNOWN])

@@ -99,5 +99,6 @@ def _plain(seen: Observed) -> tuple[Ints, Ints, Ints]:
     for name in ("prefill", "swap"):
         plain[seen.tables[name]["step"]] = False
     if "tok" in seen.run.names:
-        plain[segments.step[segments.name == seen.run.names.index("tok")]] = False
+        tok = (segments.name == seen.run.names.index("tok")) & (segments.step >= 0)
+        plain[segments.step[tok]] = False
     return steps.t0[plain], steps.decode_tokens[plain], ns[plain]

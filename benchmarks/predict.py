@@ -30,7 +30,7 @@ from stallbook.partition import partition
 from stallbook.predict.answer import Base, base_of, ceiling, predict
 from stallbook.predict.model import decode_law, fit, simulate_with
 from stallbook.predict.model import settings_of as recorded
-from stallbook.predict.observed import observe, origin_of
+from stallbook.predict.observed import Observed, observe
 from stallbook.predict.outcome import Outcome, brief, of_partition
 from stallbook.predict.policy import DemoPolicy
 from stallbook.predict.pool import Job
@@ -57,16 +57,16 @@ def error(name: str, said: float | None, measured: float | None) -> float | None
     return abs(said / measured - 1) if measured else None
 
 
-def decodes(base: Base, run: Any) -> tuple[Any, Any, Any]:
+def decodes(base: Base, seen: Observed) -> tuple[Any, Any, Any]:
     """A run's decodes: when each began, what it took (its wait for a core apart), and what the baseline's laws say."""
-    table = observe(run, DemoPolicy(limits_of(recorded(run)))).tables["decode"]
+    table = seen.tables["decode"]
     good = table["ns"] > 0
     return table["t"][good], table["ns"][good], decode_law(table, base.model.costs)[good]
 
 
-def own_speed(base: Base, run: Any) -> Series:
+def own_speed(base: Base, seen: Observed) -> Series:
     """The speed of a rung's decodes over 2 s by the laws of the baseline."""
-    t, ns, law = decodes(base, run)
+    t, ns, law = decodes(base, seen)
     taken, due = np.cumsum(ns), np.cumsum(law)
     edges = np.arange(t[0], t[-1], BIN_NS)
     low, high = np.searchsorted(t, edges - 10**9), np.minimum(np.searchsorted(t, edges + 10**9), len(t) - 1)
@@ -75,16 +75,16 @@ def own_speed(base: Base, run: Any) -> Series:
     return Series(int(t[0]), np.interp(np.arange(len(edges)), np.flatnonzero(known), values[known]))
 
 
-def whole_speed(base: Base, run: Any) -> float:
+def whole_speed(base: Base, seen: Observed) -> float:
     """The same over all of a run."""
-    _, ns, law = decodes(base, run)
+    _, ns, law = decodes(base, seen)
     return float(ns.sum() / law.sum())
 
 
-def at_own_speed(base: Base, settings: Any, run: Any, waits: Waits) -> Outcome:
+def at_own_speed(base: Base, settings: Any, seen: Observed, waits: Waits) -> Outcome:
     """Simulated at the speed of the rung's own decodes, with what the baseline's own decodes leave as noise."""
     model, origin = base.model, base.model.seen.origin
-    mine, theirs = own_speed(base, model.run), own_speed(base, run)
+    mine, theirs = own_speed(base, model.seen), own_speed(base, seen)
 
     def rest(t: Any) -> Any:
         return (model.speed.at(t) if model.speed else 1.0) / mine.at(t)
@@ -106,8 +106,8 @@ def cell(base: Base, folder: Path, rung: Any, seed: int, replicas: int) -> dict[
     measured, parts = of_partition(partition(run)), of_partition(partition(run, "post"))
     model, settings = base.model, settings_of(rung, base.model.settings)
     change = {k: v for k, v in vars(settings).items() if v != getattr(model.settings, k)}
-    waits = waits_of(run, origin_of(run))
-    series = model.yardstick.series(observe(run, DemoPolicy(limits_of(recorded(run)))))
+    seen = observe(run, DemoPolicy(limits_of(recorded(run))))
+    series, waits = model.yardstick.series(seen), waits_of(run, seen.origin)
 
     def jobs(wanted: Any) -> list[Outcome]:
         return [job.run(model.engine) for job in wanted]
@@ -115,7 +115,7 @@ def cell(base: Base, folder: Path, rung: Any, seed: int, replicas: int) -> dict[
     (told,) = predict(base, [change], jobs, replicas=replicas, speed=series, waits=waits)
     level = series.level / model.speed.level if series and model.speed else 1.0
     said: dict[str, Any] = {"nothing changes": base.measured.values, "ceiling": ceiling(base, change) or {}}
-    own = whole_speed(base, run) / whole_speed(base, model.run)
+    own = whole_speed(base, seen) / whole_speed(base, model.seen)
     for way, job in (
         ("machine unknown", Job(settings)), ("speed's level", Job(settings, level)),
         ("speed over time", Job(settings, speed=series)),
@@ -124,7 +124,7 @@ def cell(base: Base, folder: Path, rung: Any, seed: int, replicas: int) -> dict[
     ):  # fmt: skip
         said[way] = job.run(model.engine).values
     said[MACHINE] = {name: f.value for name, f in told.figures.items()}
-    said["decodes' own speed"] = at_own_speed(base, settings, run, waits).values
+    said["decodes' own speed"] = at_own_speed(base, settings, seen, waits).values
     paired = simulate_with(model, settings, speed=series, waits=waits)
     share = of_partition(partition(paired.run(), "post"))
     every = {*share.share, *parts.share}

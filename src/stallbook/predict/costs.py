@@ -18,7 +18,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -26,7 +25,7 @@ import numpy.typing as npt
 
 from stallbook.demo.scheduler import CAPTURED, Plan
 from stallbook.predict import cold
-from stallbook.predict.laws import Law, fit_law
+from stallbook.predict.laws import Law, fit_law, pace_of
 from stallbook.predict.observed import Observed, Table
 
 __all__ = ["CAPTURED_TERMS", "DemoCosts", "captured_design", "fit_costs"]
@@ -178,7 +177,7 @@ def _captured(table: Table, ns: Floats) -> tuple[Law, dict[int, float]]:
         law = fit_law(CAPTURED_TERMS, design, np.maximum(y / pace - over, 1.0))
         sizes = _sizes(padded, stretch, y / pace - law.of(design))
         over = np.array([sizes[n] for n in padded.tolist()])
-        pace = _pace(stretch, y / np.maximum(law.of(design) + over, 1.0)) ** PACED
+        pace = pace_of(stretch, y / np.maximum(law.of(design) + over, 1.0)) ** PACED
     sizes = _balanced(sizes, padded, y / pace, law.of(design))
     whole = np.maximum(law.of(design) + np.array([sizes[n] for n in padded.tolist()]), 1.0)
     ratio = y / whole if len(y) else np.ones(1)
@@ -211,16 +210,6 @@ def _balanced(sizes: Mapping[int, float], padded: Any, ns: Floats, line: Floats)
         rest = float(ns[mine].mean() - line[mine].mean()) - over
         out[size] = over + rest * n / (n + FEW)
     return out
-
-
-def _pace(stretch: Any, ratio: Floats) -> Floats:
-    """The factor of each stretch, at each of its steps; 1 over all."""
-    order = np.argsort(stretch, kind="stable")
-    bounds = np.searchsorted(stretch[order], np.arange(int(stretch.max(initial=-1)) + 2))
-    factors = np.array([np.median(ratio[order[a:b]]) for a, b in pairwise(bounds.tolist())])
-    if not len(factors):
-        return np.ones(0)
-    return np.asarray((factors / np.exp(np.log(factors).mean()))[stretch])
 
 
 def _sched(design: Floats, ns: Floats) -> tuple[Law, dict[int, float]]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Law", "fit_law"]
+__all__ = ["Law", "fit_law", "medians", "pace_of"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -63,6 +64,21 @@ def fit_law(terms: Sequence[str], design: Floats, ns: Any, note: str = "") -> La
     ratio = y / expected
     spread = float(np.median(np.abs(ratio - np.median(ratio))))
     return Law(tuple(terms), tuple(beta.tolist()), len(y), spread, float(y.sum() / expected.sum()), note)
+
+
+def medians(group: Any, values: Floats) -> Floats:
+    """The median of each group. group: of each value the number of its group, each from 0 on occurring."""
+    order = np.argsort(group, kind="stable")
+    bounds = np.searchsorted(group[order], np.arange(int(group.max(initial=-1)) + 2)).tolist()
+    return np.array([np.median(values[order[a:b]]) for a, b in pairwise(bounds)])
+
+
+def pace_of(stretch: Any, ratio: Floats) -> Floats:
+    """How slow each stretch of a run was, at each of its steps; 1 over all. ratio: what each took over its law."""
+    factors = medians(stretch, ratio)
+    if not len(factors):
+        return np.ones(0)
+    return np.asarray((factors / np.exp(np.log(factors).mean()))[stretch])
 
 
 def _settle(design: Floats, y: Floats) -> Floats:

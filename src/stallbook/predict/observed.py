@@ -19,7 +19,7 @@ from stallbook.predict.replay import Replay, replay
 from stallbook.run import UNKNOWN, Ints, Run
 from stallbook.timeline import path_pauses
 
-__all__ = ["Observed", "Table", "observe", "origin_of", "wakes"]
+__all__ = ["Observed", "Table", "named", "observe", "origin_of", "wakes"]
 
 Floats = npt.NDArray[np.float64]
 Table = dict[str, Ints]
@@ -56,6 +56,11 @@ def origin_of(run: Run) -> int:
     return int(min([*known[:1], *run.steps.t0[:1]], default=0))
 
 
+def named(run: Run, name: str) -> npt.NDArray[np.bool_]:
+    """Which segments of a run have this name."""
+    return np.asarray(run.segments.name == (run.names.index(name) if name in run.names else -1))
+
+
 def wakes(run: Run) -> Ints:
     """How late an idle engine set to work: ns from the arrival that ended each sleep to the tokenizing of its prompt.
 
@@ -63,9 +68,8 @@ def wakes(run: Run) -> Ints:
     """
     r, steps, s = run.requests, run.steps, run.segments
     begun = np.full(len(steps.t0), UNKNOWN)
-    if "tok" in run.names:
-        own = np.flatnonzero((s.name == run.names.index("tok")) & (s.step >= 0))[::-1]
-        begun[s.step[own]] = s.t0[own]  # of several in a step the first, which comes last here
+    own = np.flatnonzero(named(run, "tok") & (s.step >= 0))[::-1]
+    begun[s.step[own]] = s.t0[own]  # of several in a step the first, which comes last here
     arrive = np.sort(r.arrive[r.arrive != UNKNOWN])
     finish = np.sort(r.finish[r.finish != UNKNOWN])
     ended = steps.t1[:-1]
@@ -91,7 +95,7 @@ def observe(run: Run, policy: Policy) -> Observed:
         whole.tables[name] = dict(zip(columns, table, strict=True)) | parts.of(name, table[0])
     whole.tables |= parts.rest()
     tok = np.full(len(run.requests.names), -1)
-    own = parts.named("tok")
+    own = named(run, "tok")
     tok[run.segments.request[own]] = parts.net[own]
     whole.tok = tok
     return whole
@@ -120,12 +124,6 @@ class _Parts:
         self.delay = np.maximum(s.run_delay, 0)
         self.net = np.maximum(s.t1 - s.t0 - self.paused(s.t0, s.t1) - self.delay, 0)
 
-    def named(self, name: str) -> npt.NDArray[np.bool_]:
-        """The segments of one name."""
-        names = self.run.names
-        at = self.run.segments.name == (names.index(name) if name in names else -1)
-        return np.asarray(at)
-
     def paused(self, t0: Ints, t1: Ints) -> Ints:
         """Time of pauses in windows."""
         return self._upto(t1) - self._upto(t0)
@@ -141,7 +139,7 @@ class _Parts:
     def of(self, name: str, steps: Ints) -> Table:
         """Net time of the k-th part of a name in a step, for the k-th row of that step; a step's parts in order."""
         s = self.run.segments
-        at = np.flatnonzero(self.named(name))
+        at = np.flatnonzero(named(self.run, name))
         at = at[np.lexsort((s.t0[at], s.step[at]))]
         mine = np.isin(steps, s.step[at])
         if len(at) != int(mine.sum()) or (s.step[at] != steps[mine]).any():
@@ -158,18 +156,18 @@ class _Parts:
         run, s = self.run, self.run.segments
         n = len(run.steps.id)
         emit = np.where(run.steps.emit == UNKNOWN, run.steps.t1, run.steps.emit)
-        named = {name: self.named(name) for name in ("tok", "swap", "prefill", "decode", "output", "probe")}
+        parts = {name: named(run, name) for name in ("tok", "swap", "prefill", "decode", "output", "probe")}
         before = emit - run.steps.t0 - self.paused(run.steps.t0, emit)
         after = run.steps.t1 - emit - self.paused(emit, run.steps.t1)
         output = np.zeros(n, np.int64)
-        for name, at in named.items():
+        for name, at in parts.items():
             ns = np.bincount(s.step[at], self.net[at] + self.delay[at], n).astype(np.int64)
             if name == "output":
                 after -= ns
                 output = np.bincount(s.step[at], self.net[at], n).astype(np.int64)
             else:
                 before -= ns
-        other = ~np.logical_or.reduce(list(named.values()))
+        other = ~np.logical_or.reduce(list(parts.values()))
         waits = np.bincount(s.step[other], self.delay[other], n).astype(np.int64)
         step = np.arange(n)
         blank = np.zeros(n, np.int64)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from stallbook.run import Ints, Run
 
-__all__ = ["BIN_NS", "Series", "Waits", "waits_of"]
+__all__ = ["BIN_NS", "Series", "Waits", "over_time", "waits_of"]
 
 BIN_NS: Final = 250_000_000
 
@@ -39,6 +39,21 @@ class Series:
         """How far apart its slowest and its fastest tenth are, as a fraction of the level."""
         low, high = np.quantile(self.values, (0.1, 0.9))
         return float((high - low) / self.level)
+
+
+def over_time(origin: int, t: Ints, taken: Floats, due: Floats, *, window_ns: int, least: int) -> Series | None:
+    """What steps took over what was due for them, within a window around each moment from `origin` on.
+
+    t: when they began, in order; taken, due: ns of each. None where no window holds `least` of them.
+    """
+    took, owed = (np.concatenate([[0.0], np.cumsum(one)]) for one in (taken, due))
+    edges = np.arange(origin, t[-1] + BIN_NS, BIN_NS)
+    low, high = (np.searchsorted(t, edges + way * window_ns // 2) for way in (-1, 1))
+    enough = high - low >= least
+    if not enough.any():
+        return None
+    values = (took[high] - took[low])[enough] / (owed[high] - owed[low])[enough]
+    return Series(origin, np.interp(np.arange(len(edges)), np.flatnonzero(enough), values))
 
 
 @dataclass(frozen=True)

@@ -16,21 +16,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from stallbook.demo.scheduler import CAPTURED, Plan
-from stallbook.predict.laws import Law, fit_law
+from stallbook.predict.laws import Law, fit_law, pace_of
 from stallbook.predict.observed import origin_of
 from stallbook.predict.pace import Noise
 from stallbook.predict.replay import Replay
-from stallbook.predict.speed import BIN_NS, Series
+from stallbook.predict.speed import Series, over_time
 from stallbook.predict.vllm import VllmSettings
 from stallbook.predict.vllm_replay import replay_vllm
-from stallbook.run import UNKNOWN, Ints, Run
+from stallbook.run import UNKNOWN, Run
 
 __all__ = ["VllmCosts", "Watched", "fit_costs", "noise_of", "pass_law", "speed_of", "watch", "without"]
 
@@ -184,15 +183,8 @@ def speed_of(seen: Watched, laws: Mapping[str, Law]) -> Series:
     plain = (ns > 0) & (seen.table["chunk"] == 0)
     if int(plain.sum()) < LEAST:
         return Series(seen.origin, np.ones(1))
-    t = t[plain]
-    taken, due = (np.concatenate([[0.0], np.cumsum(one[plain])]) for one in (ns, law))
-    edges = np.arange(seen.origin, t[-1] + BIN_NS, BIN_NS)
-    low, high = (np.searchsorted(t, edges + way * WINDOW_NS // 2) for way in (-1, 1))
-    enough = high - low >= LEAST
-    if not enough.any():
-        return Series(seen.origin, np.array([taken[-1] / due[-1]]))
-    values = (taken[high] - taken[low])[enough] / (due[high] - due[low])[enough]
-    return Series(seen.origin, np.interp(np.arange(len(edges)), np.flatnonzero(enough), values))
+    found = over_time(seen.origin, t[plain], ns[plain], law[plain], window_ns=WINDOW_NS, least=LEAST)
+    return found or Series(seen.origin, np.array([ns[plain].sum() / law[plain].sum()]))
 
 
 def _design(table: Mapping[str, Floats], terms: tuple[str, ...]) -> Floats:
@@ -209,17 +201,10 @@ def _fit(seen: Watched, terms: tuple[str, ...], which: Any) -> Law:
     pace = np.ones(len(y))
     for _ in range(ROUNDS):
         law = fit_law(terms, design, y / pace)
-        pace = _pace(stretch, y / np.maximum(law.of(design), 1.0))
+        pace = pace_of(stretch, y / np.maximum(law.of(design), 1.0))
     whole = np.maximum(law.of(design), 1.0)
     spread = float(np.median(np.abs(y / whole - np.median(y / whole))))
     return replace(law, spread=spread, bias=float(y.sum() / whole.sum()))
-
-
-def _pace(stretch: Ints, ratio: Floats) -> Floats:
-    """The factor of each stretch, at each of its steps; 1 over all. Steps lie in the order of time."""
-    bounds = np.searchsorted(stretch, np.arange(int(stretch[-1]) + 2)).tolist()
-    factors = np.array([np.median(ratio[a:b]) for a, b in pairwise(bounds)])
-    return np.asarray((factors / np.exp(np.log(factors).mean()))[stretch])
 
 
 def noise_of(seen: Watched, costs: VllmCosts) -> Noise:

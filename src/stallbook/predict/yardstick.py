@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
 
-from stallbook.predict.observed import Observed
-from stallbook.predict.speed import BIN_NS, Series
+from stallbook.predict.laws import medians
+from stallbook.predict.observed import Observed, named
+from stallbook.predict.speed import Series, over_time
 from stallbook.run import Ints
 
 __all__ = ["Yardstick", "yardstick_of"]
@@ -47,15 +47,9 @@ class Yardstick:
         known = due > 0
         if int(known.sum()) < LEAST:
             return None
-        t, due, ns = t[known], due[known], ns[known]
-        taken, usual = (np.concatenate([[0.0], np.cumsum(one)]) for one in (np.minimum(ns, HELD_UP * due), due))
-        edges = np.arange(seen.origin, t[-1] + BIN_NS, BIN_NS)
-        low, high = (np.searchsorted(t, edges + way * WINDOW_NS // 2) for way in (-1, 1))
-        enough = high - low >= LEAST
-        if not enough.any():
-            return None
-        values = (taken[high] - taken[low])[enough] / (usual[high] - usual[low])[enough]
-        return Series(seen.origin, np.interp(np.arange(len(edges)), np.flatnonzero(enough), values))
+        due, ns = due[known], ns[known]
+        taken = np.minimum(ns, HELD_UP * due)
+        return over_time(seen.origin, t[known], taken, due, window_ns=WINDOW_NS, least=LEAST)
 
 
 def yardstick_of(seen: Observed) -> Yardstick:
@@ -67,29 +61,19 @@ def yardstick_of(seen: Observed) -> Yardstick:
     t, rows, ns = _plain(seen)
     sizes, counts = np.unique(rows, return_counts=True)
     often = np.isin(rows, sizes[counts >= SEEN])
-    size, n_sizes = _numbered(rows[often])
-    span = max(MOMENT_NS, int(t[-1] - seen.origin) // MOMENTS) if len(t) else MOMENT_NS
-    moment, n_moments = _numbered((t[often] - seen.origin) // span)
-    cell, n_cells = _numbered(size * n_moments + moment)
-    if not n_cells:
+    if not often.any():
         return Yardstick({})
-    order = np.argsort(cell, kind="stable")
-    bounds = np.searchsorted(cell[order], np.arange(n_cells + 1)).tolist()
-    log = np.log(ns[often])[order]
-    middle = np.array([np.median(log[a:b]) for a, b in pairwise(bounds)])
-    steps, first = np.diff(bounds), order[bounds[:-1]]
-    design = np.zeros((n_cells, n_sizes + n_moments))
-    design[np.arange(n_cells), size[first]] = design[np.arange(n_cells), n_sizes + moment[first]] = 1.0
-    weight = np.sqrt(steps)
+    span = max(MOMENT_NS, int(t[-1] - seen.origin) // MOMENTS)
+    known, size = np.unique(rows[often], return_inverse=True)
+    moments, moment = np.unique((t[often] - seen.origin) // span, return_inverse=True)
+    cells, cell, steps = np.unique(size * len(moments) + moment, return_inverse=True, return_counts=True)
+    middle, weight = medians(cell, np.log(ns[often])), np.sqrt(steps)
+    row, column = np.arange(len(cells)), len(known) + cells % len(moments)
+    design = np.zeros((len(cells), len(known) + len(moments)))
+    design[row, cells // len(moments)] = design[row, column] = 1.0
     found, *_ = np.linalg.lstsq(design * weight[:, None], middle * weight, rcond=None)
-    usual = found[:n_sizes] + np.average(found[n_sizes + moment[first]], weights=steps)
-    return Yardstick(dict(zip(sizes[counts >= SEEN].tolist(), np.exp(usual).tolist(), strict=True)))
-
-
-def _numbered(keys: Ints) -> tuple[Ints, int]:
-    """Each key's place among all that occur, and how many these are."""
-    known, place = np.unique(keys, return_inverse=True)
-    return place, len(known)
+    usual = found[: len(known)] + np.average(found[column], weights=steps)
+    return Yardstick(dict(zip(known.tolist(), np.exp(usual).tolist(), strict=True)))
 
 
 def _plain(seen: Observed) -> tuple[Ints, Ints, Ints]:
@@ -98,7 +82,5 @@ def _plain(seen: Observed) -> tuple[Ints, Ints, Ints]:
     plain = (steps.decode_tokens > 0) & (ns > 0)
     for name in ("prefill", "swap"):
         plain[seen.tables[name]["step"]] = False
-    if "tok" in seen.run.names:
-        tok = (segments.name == seen.run.names.index("tok")) & (segments.step >= 0)
-        plain[segments.step[tok]] = False
+    plain[segments.step[named(seen.run, "tok") & (segments.step >= 0)]] = False
     return steps.t0[plain], steps.decode_tokens[plain], ns[plain]

@@ -35,7 +35,8 @@ from stallbook.predict.outcome import Outcome, brief, of_partition
 from stallbook.predict.policy import DemoPolicy
 from stallbook.predict.pool import Job
 from stallbook.predict.replay import Replay, replay
-from stallbook.predict.speed import BIN_NS, Series, Waits, waits_of
+from stallbook.predict.speed import Series, Waits, over_time, waits_of
+from stallbook.predict.yardstick import WINDOW_NS
 from stallbook.study.rungs import RUNGS, settings_of
 
 TIMES = ("itl.p50", "itl.p90", "itl.p99", "itl.p99.9", "itl.max", "ttft.p50", "ttft.p99", "tokens_per_s")
@@ -67,12 +68,9 @@ def decodes(base: Base, seen: Observed) -> tuple[Any, Any, Any]:
 def own_speed(base: Base, seen: Observed) -> Series:
     """The speed of a rung's decodes over 2 s by the laws of the baseline."""
     t, ns, law = decodes(base, seen)
-    taken, due = np.cumsum(ns), np.cumsum(law)
-    edges = np.arange(t[0], t[-1], BIN_NS)
-    low, high = np.searchsorted(t, edges - 10**9), np.minimum(np.searchsorted(t, edges + 10**9), len(t) - 1)
-    values = (taken[high] - taken[low]) / np.maximum(due[high] - due[low], 1.0)
-    known = high > low
-    return Series(int(t[0]), np.interp(np.arange(len(edges)), np.flatnonzero(known), values[known]))
+    series = over_time(seen.origin, t, ns.astype(np.float64), law, window_ns=WINDOW_NS, least=1)
+    assert series is not None
+    return series
 
 
 def whole_speed(base: Base, seen: Observed) -> float:

@@ -58,6 +58,17 @@ def test_text_says_everything_of_a_cause(tmp_path: Path) -> None:
         assert words in text
 
 
+@pytest.mark.parametrize(
+    ("engine", "known"),
+    [("stallbook demo", True), ("vllm 0.32.0", True), ("sglang 0.5.23", False), ("mine", False)],
+)
+def test_where_a_fix_can_be_simulated_it_says_how(tmp_path: Path, engine: str, known: bool) -> None:
+    told = [advise(planted(tmp_path, "gc", engine, BASE))]
+    assert ("stallbook predict RUN --each." in dumps(told)) == known
+    found = json.loads(dumps(told, "json"))["advice"][0]["predict"]
+    assert found == ("stallbook predict RUN --each" if known else None)
+
+
 def test_json_says_the_same(tmp_path: Path) -> None:
     told = advise(planted(tmp_path, "gc", config=BASE))
     (run,) = json.loads(dumps([told], "json"))["advice"]

@@ -101,6 +101,14 @@ def test_what_cannot_be_answered_is_said_in_a_line(
     assert line.count("\n") == 1
 
 
+def test_a_wrong_setting_is_told_before_anything_is_fitted(
+    log: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stallbook.predict.model.model_of", lambda run: pytest.fail("fitted"))
+    for wrong in ("budget=3", "token_budget=3", "token_budget=many"):
+        assert "token_budget" in printed(capsys, log, "--set", wrong, code=2)
+
+
 def test_a_log_of_another_engine_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "other.jsonl"
     path.write_text('{"stallbook": 1, "engine": "other 1", "records": []}\n')

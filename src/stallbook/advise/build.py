@@ -50,6 +50,7 @@ def advise(p: Partition, boundary: str = "engine") -> Advice:
         ),
         source=_source(engine, run.engine),
         least_share=LEAST_SHARE,
+        simulated=engine is not None and engine.simulated,
         notes=dict(run.notes),
     )  # fmt: skip
 

@@ -40,7 +40,8 @@ class Knob:
 class Engine:
     """One engine's table. prefix: how its name begins in a log. source: where the flags were read, of which `version`.
 
-    by_itself: fixes that the engine brings about without a knob, by slug, and since when or how.
+    by_itself: fixes that the engine brings about without a knob, by slug, and since when or how. simulated: whether
+    `stallbook predict` knows its scheduler.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Engine:
     knobs: tuple[Knob, ...]
     version: str = ""
     by_itself: Mapping[str, str] = field(default_factory=dict)
+    simulated: bool = False
 
     def of(self, fix: str) -> tuple[Knob, ...]:
         """The knobs of one fix, the first to be turned first."""

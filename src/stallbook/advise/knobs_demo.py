@@ -23,6 +23,7 @@ DEMO: Final = Engine(
     name="the demonstrator",
     prefix="stallbook demo",
     source="stallbook demo --help",
+    simulated=True,
     knobs=(
         Knob("smaller-chunks", "--token-budget", "token_budget", 2048, "lower", budget, small_budget),
         Knob("admit-watermark", "--admit-watermark", "admit_watermark", 0.0, "set", "0.1", at_least(0.1)),

@@ -26,6 +26,7 @@ VLLM: Final = Engine(
     name="vLLM",
     prefix="vllm",
     source=f"vLLM {VERSION}, vllm serve --help=all",
+    simulated=True,
     knobs=(
         Knob(
             "smaller-chunks", "--max-num-batched-tokens", "max_num_batched_tokens", None, "lower", budget, small_budget

@@ -114,7 +114,7 @@ class Advice:
     """The advice on one run. present: figures in which a cost would show, in ms or tokens a second.
 
     source: where the names of the knobs were read; empty where the engine is unknown. ruled_out: causes that the log
-    records and that hold no time in the tail.
+    records and that hold no time in the tail. simulated: whether `stallbook predict` knows this engine's scheduler.
     """
 
     path: str
@@ -130,6 +130,7 @@ class Advice:
     ruled_out: tuple[str, ...]
     source: str
     least_share: float
+    simulated: bool = False
     notes: Mapping[str, int] = field(default_factory=dict)
     """What reading the log had to repair or leave out, counted."""
 

@@ -90,12 +90,22 @@ def run(args: Sequence[str] | None = None) -> int:
 def _invoke(args: list[str]) -> int:
     """Without the framework's own `main`, which has other ideas about interrupts, closed pipes and exit codes."""
     command: Any = typer.main.get_command(app())
+    _plain_flags(command)
     try:
         with command.make_context("stallbook", args) as context:
             code = command.invoke(context)
     except typer.Exit as asked:
         return int(asked.exit_code)
     return code if isinstance(code, int) else 0
+
+
+def _plain_flags(command: Any) -> None:
+    """A flag takes no value: its help says `--each`, where Typer would write `--each <bool>`."""
+    for one in (command, *command.commands.values()):
+        asks_help = one.get_help_option(one.context_class(one))
+        for option in (*one.params, asks_help):
+            if getattr(option, "is_flag", False) and option.metavar is None:
+                option.metavar = ""
 
 
 def _fail(message: str, code: int = BAD_INPUT) -> int:
@@ -113,7 +123,7 @@ def _usage(error: Any) -> int:
         if told := str(error.message).strip():  # empty where making the error has printed it
             print(told)
         return BAD_INPUT
-    message = " ".join(str(error.format_message()).split())
+    message = " ".join(str(error.format_message()).split()).replace(": Value error, ", ": ")
     return _fail(f"{message.rstrip('.')}; see '{path} --help'")
 
 

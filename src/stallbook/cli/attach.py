@@ -43,3 +43,6 @@ def attach(
     except FileNotFoundError:
         told = "is it installed, and on the PATH?"
         raise StallbookError("no-such-command", "no such command", told, command[0]) from None
+    except PermissionError:
+        told = "is it a program, and may you run it?"
+        raise StallbookError("no-such-command", "cannot be run: permission denied", told, command[0]) from None

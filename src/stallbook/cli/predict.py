@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -15,8 +15,10 @@ from stallbook.errors import StallbookError
 
 if TYPE_CHECKING:
     from stallbook.predict.answer import Base
+    from stallbook.predict.knobs import Change
     from stallbook.predict.pool import Runner
     from stallbook.report.predicted import Told
+    from stallbook.run import Run
 
 __all__ = ["predict"]
 
@@ -52,7 +54,6 @@ def predict(
     force: Force = False,
 ) -> None:
     """Predict gaps, first tokens and throughput under other settings, with intervals, beside the ceiling."""
-    from stallbook.predict.knobs import knobs_of, parse
     from stallbook.predict.search import read_goal, trade_figure
     from stallbook.report.files import refuse_existing
 
@@ -64,8 +65,9 @@ def predict(
         raise StallbookError(
             "bad-count", "too few or too many simulations", "give 2 or more replicas, 1 or more settings"
         )
-    with _asked(run, _work(goal, settings, replicas, each=each), anyway=anyway) as (base, runner):
-        wanted = dict(parse(text, knobs_of(base.model.settings)) for text in change or ())
+    log = opened(run)
+    wanted = _wanted(log, change or ())
+    with _asked(log, _work(goal, settings, replicas, each=each), anyway=anyway) as (base, runner):
         if goal is not None:
             told = _searched(base, runner, goal, trade_figure(trade), wanted, settings, replicas)
         else:
@@ -88,20 +90,31 @@ def _check(*, each: bool, wanted: bool, goal: bool, form: str, out: Path | None)
         needed()
 
 
+def _wanted(log: Run, texts: Sequence[str]) -> Change:
+    """The change that is asked for. What is wrong with it is said before anything is fitted."""
+    from stallbook.predict.knobs import changed, knobs_of, parse
+    from stallbook.predict.model import recorded_settings
+
+    settings = recorded_settings(log)
+    wanted = dict(parse(text, knobs_of(settings)) for text in texts)
+    changed(settings, wanted)
+    return wanted
+
+
 def _work(goal: Any, settings: int, replicas: int, *, each: bool) -> int:
     """About how many simulations that is."""
     return 9 * (replicas + 1) + 40 if each else (settings if goal else 0) + replicas + 2
 
 
 @contextmanager
-def _asked(path: Path, work: int, *, anyway: bool) -> Iterator[tuple[Base, Runner]]:
+def _asked(log: Run, work: int, *, anyway: bool) -> Iterator[tuple[Base, Runner]]:
     """The model of a run, held against that run, and what simulates it."""
     from stallbook.predict.answer import base_of
     from stallbook.predict.model import model_of
     from stallbook.predict.pool import runner
 
     with _bar(work) as tick:
-        model = model_of(opened(path))
+        model = model_of(log)
         with runner(model.engine, tick) as run:
             yield base_of(model, run, force=anyway), run
 

@@ -35,6 +35,8 @@ LEVEL: Final = 0.80
 Z: Final = 1.2816
 LEAST_DRIFT: Final = 0.02
 """No machine holds its level better than this from one minute to the next."""
+APART: Final = 0.04
+"""So far (rms) is the speed of two runs' decodes apart where their bookkeeping says that it is the same: 72 pairs."""
 LIMITS: Final = {"itl.p50": 0.15, "itl.p90": 0.15, "itl.p99": 0.25}
 """A model that misses its own run by more than this says nothing."""
 COUNTS: Final = ("preemptions", "eager_steps")
@@ -84,6 +86,12 @@ class Base:
     partition: Partition
 
     @property
+    def apart(self) -> float:
+        """How far the level of a repeat is taken to be off, as a standard deviation: by the drift within the run and,
+        where bookkeeping tells the speed, by what that misses."""
+        return self.drift if self.model.speed is None else math.hypot(self.drift, APART)
+
+    @property
     def refusal(self) -> str:
         """Why this model may not be asked; empty where it may."""
         over = [name for name, limit in LIMITS.items() if abs(self.misfit.get(name, 0.0)) > limit]
@@ -128,7 +136,7 @@ def predict(
     for change in changes:
         settings = changed(base.model.settings, change)
         jobs.append(Job(settings, whole=True, speed=speed, waits=waits))
-        for i, level in enumerate(levels(replicas, base.drift, seed)):
+        for i, level in enumerate(levels(replicas, base.apart, seed)):
             jobs.append(Job(settings, level, draw=1000 * seed + i, whole=i < 2, speed=speed, waits=waits))
     found = run(jobs)
     size = replicas + 1

@@ -5,7 +5,7 @@
 | decode, captured | a line in padded size and KV, padded rows reading the oldest row's again; sizes may be off it |
 | | and what a prompt left of the caches (`cold`) |
 | decode, eager | so much a row, and the KV |
-| prefill | so much a chunk, a token, a pair of tokens that attend to each other; and a token beyond `LARGE` |
+| prefill | so much a chunk and a token, one of which `PAIRS` tokens to attend to are worth; a token beyond `LARGE` |
 | swap | so much a copy and a token |
 | bookkeeping | before the passes, for output, and after: so much a step and a row; before them, rows may be off it |
 
@@ -27,11 +27,17 @@ from stallbook.demo.scheduler import CAPTURED, Plan
 from stallbook.predict import cold
 from stallbook.predict.laws import Law, fit_law, pace_of
 from stallbook.predict.observed import Observed, Table
+from stallbook.predict.pace import STALL
 
 __all__ = ["CAPTURED_TERMS", "DemoCosts", "captured_design", "fit_costs"]
 
 Floats = npt.NDArray[np.float64]
 
+PAIRS: Final = 1600
+"""Attending to so many tokens takes as long as the products of one: medians over 27 recorded runs whose prompts came in
+chunks. A run whose prompts come whole cannot tell: there pairs grow with the square of the chunk, as does what its
+products lose once they outgrow the cache, and a chunk behind others would be charged for both.
+"""
 LARGE: Final = 1024
 """A chunk beyond this many tokens no longer fits the cache that its products run in."""
 SETTLED: Final = 4.0
@@ -102,8 +108,8 @@ class DemoCosts:
 
     def prefill(self, start: int, tokens: int) -> float:
         """See `Costs`."""
-        a, b, c, d = self._prefill  # type: ignore[attr-defined]
-        law = a + b * tokens + c * tokens * (start + 0.5 * tokens) + d * max(tokens - LARGE, 0)
+        a, b, c = self._prefill  # type: ignore[attr-defined]
+        law = a + b * tokens * (1.0 + (start + 0.5 * tokens) / PAIRS) + c * max(tokens - LARGE, 0)
         return float(law * self.chunks[bisect_left(CHUNKS, tokens)])
 
     def forward(self, step: Plan, kv: int, since: int) -> float:
@@ -241,14 +247,19 @@ def _eager(table: Table, ns: Floats, captured: Law, sizes: Mapping[int, float]) 
 
 
 def _prefill(table: Table, ns: Floats) -> tuple[Law, tuple[float, ...]]:
+    """The law, and what each group of `CHUNKS` takes over it. What a chunk was held up for does not grow with it, and
+    is none of its group's: it stays in the noise."""
     tokens, start = table["tokens"].astype(np.float64), table["start"]
-    design = _columns(np.ones(len(tokens)), tokens, tokens * (start + 0.5 * tokens), np.maximum(tokens - LARGE, 0.0))
-    law = fit_law(("chunk", "token", "pair", f"token beyond {LARGE}"), design, ns)
-    good, group = ns > 0, np.searchsorted(CHUNKS, tokens)
-    found, whole = [], law.bias if good.any() else 1.0
+    worth = tokens * (1.0 + (start + 0.5 * tokens) / PAIRS)
+    design = _columns(np.ones(len(tokens)), worth, np.maximum(tokens - LARGE, 0.0))
+    law = fit_law(("chunk", "token", f"token beyond {LARGE}"), design, ns)
+    given = law.of(design)
+    ns, good, group = np.minimum(ns, STALL * given), ns > 0, np.searchsorted(CHUNKS, tokens)
+    whole = float(ns[good].sum() / given[good].sum()) if good.any() else 1.0
+    found = []
     for i in range(len(CHUNKS) + 1):
         mine = good & (group == i)
-        given, n = float(law.of(design[mine]).sum()), int(mine.sum())
-        own = float(ns[mine].sum()) / given if given > 0 else whole
+        due, n = float(given[mine].sum()), int(mine.sum())
+        own = float(ns[mine].sum()) / due if due > 0 else whole
         found.append((own * n + whole * FEW) / (n + FEW))
     return law, tuple(found)

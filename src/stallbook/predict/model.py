@@ -26,7 +26,8 @@ from stallbook.predict.ports import NoHeap, Request
 from stallbook.predict.simulate import Setup, simulate
 from stallbook.predict.speed import Series, Waits, waits_of
 from stallbook.predict.trail import Trail
-from stallbook.predict.vllm import is_vllm
+from stallbook.predict.vllm import VllmSettings, is_vllm
+from stallbook.predict.vllm import settings_of as vllm_settings_of
 from stallbook.predict.vllm_model import VllmEngine, VllmModel, fit_vllm
 from stallbook.predict.yardstick import Yardstick, yardstick_of
 from stallbook.run import UNKNOWN, Run
@@ -40,6 +41,7 @@ __all__ = [
     "fit",
     "limits_of",
     "model_of",
+    "recorded_settings",
     "settings_of",
     "setup_of",
     "simulate_with",
@@ -102,6 +104,11 @@ def settings_of(run: Run) -> Settings:
         raise StallbookError("no-model", what, "predict needs a log of `stallbook demo` or of vLLM", run.path)
     known = {f.name for f in fields(Settings)}
     return Settings.from_mapping({key: value for key, value in run.config.items() if key in known})
+
+
+def recorded_settings(run: Run) -> Settings | VllmSettings:
+    """The settings that a log was recorded with, of whichever engine it is; what a change of them starts from."""
+    return vllm_settings_of(run) if is_vllm(run) else settings_of(run)
 
 
 def model_of(run: Run) -> AnyModel:

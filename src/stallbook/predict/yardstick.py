@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from stallbook.predict.laws import medians
 from stallbook.predict.observed import Observed, named
+from stallbook.predict.replay import intake_steps
 from stallbook.predict.speed import Series, over_time
-from stallbook.run import Ints
+from stallbook.run import UNKNOWN, Ints
 
 __all__ = ["Yardstick", "yardstick_of"]
 
@@ -28,6 +30,8 @@ SEEN: Final = 30
 MOMENT_NS: Final = 1_000_000_000
 MOMENTS: Final = 240
 """A longer run has no more moments than this, but longer ones: the sizes are found by solving for all at once."""
+BEHIND_PROMPT: Final = 4
+"""Bookkeeping takes 1.7 times as long in the first step behind a prompt, and some per cent longer in the fourth."""
 LEAST: Final = 20
 """Fewer steps than this within a window tell nothing."""
 HELD_UP: Final = 3.0
@@ -77,10 +81,32 @@ def yardstick_of(seen: Observed) -> Yardstick:
 
 
 def _plain(seen: Observed) -> tuple[Ints, Ints, Ints]:
-    """The steps that only decode: when they began, their rows, and what came before their pass."""
-    steps, segments, ns = seen.run.steps, seen.run.segments, seen.tables["sched"]["ns"]
-    plain = (steps.decode_tokens > 0) & (ns > 0)
-    for name in ("prefill", "swap"):
-        plain[seen.tables[name]["step"]] = False
-    plain[segments.step[named(seen.run, "tok") & (segments.step >= 0)]] = False
-    return steps.t0[plain], steps.decode_tokens[plain], ns[plain]
+    """The steps that do nothing but decode the batch of the step before, with their caches as that left them.
+
+    When they began, their rows, and what came before their pass. What else steps do, and what they lie behind, comes
+    more or less often under other settings, and all of it makes bookkeeping dearer.
+    """
+    run, ns = seen.run, seen.tables["sched"]["ns"]
+    t0, rows, segments = run.steps.t0, run.steps.decode_tokens, run.segments
+    plain = (rows > 0) & (ns > 0) & (rows == np.concatenate([rows[:1], rows[:-1]]))
+    collected = np.searchsorted(t0, run.pauses.t0, side="right") - 1
+    for at, behind in (
+        (seen.tables["prefill"]["step"], BEHIND_PROMPT), (seen.tables["swap"]["step"], BEHIND_PROMPT),
+        (collected[collected >= 0], 1),
+        *((segments.step[named(run, name) & (segments.step >= 0)], 0) for name in ("tok", "probe")),
+    ):  # fmt: skip
+        for k in range(behind + 1):
+            plain[np.minimum(at + k, len(plain) - 1)] = False
+    plain &= ~_asking(seen)
+    return t0[plain], rows[plain], ns[plain]
+
+
+def _asking(seen: Observed) -> npt.NDArray[np.bool_]:
+    """The steps that hand a prompt to a tokenizer elsewhere, or ask whether it is back: a third more bookkeeping."""
+    t0, arrive, came = seen.run.steps.t0, seen.run.requests.arrive, intake_steps(seen.run)
+    elsewhere = (seen.tok < 0) & (came >= 0) & (arrive != UNKNOWN)
+    handed = np.minimum(np.searchsorted(t0, arrive[elsewhere]), len(t0) - 1)
+    away = np.zeros(len(t0) + 1, np.int64)
+    np.add.at(away, handed, 1)
+    np.add.at(away, np.maximum(came[elsewhere], handed) + 1, -1)
+    return np.asarray(np.cumsum(away)[:-1] > 0)

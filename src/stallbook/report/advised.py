@@ -17,6 +17,7 @@ __all__ = ["answer", "document", "dumps", "knob", "sentence", "turned"]
 INDENT: Final = "   "
 NAME: Final = 9
 """Columns of the names in front of what is said of a cause."""
+PREDICT: Final = "stallbook predict RUN --each"
 SHOWN: Final = {"TTFT": ("TTFT p50", "TTFT p99"), "p50": ("p50",), "p99": ("p99",), "worst gap": ("worst gap",)}
 """The present figures in which a cost will show."""
 
@@ -176,6 +177,8 @@ def _rest(a: Advice) -> Iterator[str]:
         yield from wrapped(_silence(s), "", "  ")
     if a.findings:
         yield from wrapped(f"Causes with over {a.least_share:.0%} of the tail's time, the largest first.")
+        if a.simulated:
+            yield from wrapped(f"What each fix would buy, which is another order: {PREDICT}.")
     if a.source:
         yield from wrapped(f"Settings as in {words.plain(a.source)}.")
     elif a.gaps:
@@ -223,6 +226,7 @@ def _object(a: Advice) -> dict[str, Any]:
         "ruled_out": list(a.ruled_out),
         "settings_from": a.source or None,
         "least_share": a.least_share,
+        "predict": PREDICT if a.simulated else None,
     }
 
 

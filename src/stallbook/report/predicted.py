@@ -128,7 +128,8 @@ def _about(told: Told) -> Iterator[tuple[str, str]]:
     yield "own run", f"the model gives it back with {own}" + ("; FORCED" if told.forced and base.refusal else "")
     speed = base.model.speed
     held = f"by its bookkeeping its speed moved by {speed.moved:.0%}; " if speed else "its speed was not told; "
-    yield "machine", held + f"its level drifts by {base.drift:.1%} from third to third of the run"
+    held += f"its level drifts by {base.drift:.1%} from third to third of the run"
+    yield "machine", held + (f"; repeats are taken to be {base.apart:.1%} apart" if base.apart > base.drift else "")
     yield "replayed", f"{words.many(base.model.seen.replay.steps, 'step')} by the same scheduler, none otherwise"
 
 
@@ -255,7 +256,7 @@ def document(told: Told) -> dict[str, Any]:
             "misfit": _values(base.misfit),
             "refusal": base.refusal or None,
             "machine": {
-                "moved": speed.moved if speed else None, "drift": base.drift,
+                "moved": speed.moved if speed else None, "drift": base.drift, "apart": base.apart,
             },
             "interval": LEVEL,
             "replayed_steps": base.model.seen.replay.steps,

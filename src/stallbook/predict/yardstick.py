@@ -102,7 +102,7 @@ def _plain(seen: Observed) -> tuple[Ints, Ints, Ints]:
 
 
 def _asking(seen: Observed) -> npt.NDArray[np.bool_]:
-    """The steps that hand a prompt to a tokenizer elsewhere, or ask whether it is back: half as much bookkeeping again."""
+    """The steps that hand a prompt to a tokenizer elsewhere, or ask whether it is back."""
     t0, arrive, came = seen.run.steps.t0, seen.run.requests.arrive, intake_steps(seen.run)
     elsewhere = (seen.tok < 0) & (came >= 0) & (arrive != UNKNOWN)
     handed = np.minimum(np.searchsorted(t0, arrive[elsewhere]), len(t0) - 1)

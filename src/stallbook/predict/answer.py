@@ -36,8 +36,8 @@ Z: Final = 1.2816
 LEAST_DRIFT: Final = 0.02
 """No machine holds its level better than this from one minute to the next."""
 APART: Final = 0.04
-"""So far is the level of two runs' decodes apart where bookkeeping says that it is one: between 3% (the median of 54 pairs)
-and 9% (the worst tenth). See docs/predict.md."""
+"""So far is the level of two runs' decodes apart where bookkeeping says that it is one: 3% (the median of 54 pairs) to
+9% (the worst tenth). See docs/predict.md."""
 LIMITS: Final = {"itl.p50": 0.15, "itl.p90": 0.15, "itl.p99": 0.25}
 """A model that misses its own run by more than this says nothing."""
 COUNTS: Final = ("preemptions", "eager_steps")

@@ -81,9 +81,11 @@ def test_what_a_user_gets_wrong(
 
 def test_a_program_that_may_not_be_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program = tmp_path / "program"
-    program.write_text("no program\n")
-    assert main(["attach", "--out", str(tmp_path / "a.stall"), "--", str(program)]) == 2
-    assert capsys.readouterr().err.endswith("cannot be run: permission denied; is it a program, and may you run it?\n")
+    program.write_bytes(b"\x7fno program\n")
+    for mode, why in ((0o600, "permission denied"), (0o700, "exec format error")):
+        program.chmod(mode)
+        assert main(["attach", "--out", str(tmp_path / "a.stall"), "--", str(program)]) == 2
+        assert capsys.readouterr().err.endswith(f"cannot be run: {why}; is it a program, and may you run it?\n")
 
 
 def test_without_a_log_nothing_is_attached(monkeypatch: pytest.MonkeyPatch) -> None:

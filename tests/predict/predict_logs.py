@@ -11,7 +11,7 @@ import stallbook as sb
 from stallbook.demo.limits import limits_of
 from stallbook.demo.settings import Settings
 from stallbook.demo.workload import make_trace
-from stallbook.predict.costs import CAPTURED_TERMS, DemoCosts
+from stallbook.predict.costs import CAPTURED_TERMS, TOKEN, DemoCosts
 from stallbook.predict.heap import Collector, HeapFit
 from stallbook.predict.laws import Law
 from stallbook.predict.policy import DemoPolicy
@@ -31,7 +31,7 @@ def recorded(name: str) -> Run:
 LAWS = {
     "captured": Law(CAPTURED_TERMS, (250_000.0, 180_000.0, 150.0, 500_000.0, 450_000.0)),
     "eager": Law(("row", "kv token"), (400_000.0, 160.0)),
-    "prefill": Law(("chunk", "token", "token beyond 1024"), (400_000.0, 11_000.0, 3_000.0)),
+    "prefill": Law(("chunk", TOKEN, "token beyond 1024"), (400_000.0, 11_000.0, 3_000.0)),
     "swap_out": Law(("copy", "token"), (50_000.0, 300.0)),
     "swap_in": Law(("copy", "token"), (30_000.0, 400.0)),
     "sched": Law(("step", "row", "chunk"), (25_000.0, 6_000.0, 150_000.0)),

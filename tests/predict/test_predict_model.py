@@ -12,7 +12,7 @@ from predict_logs import HEAP, LAWS, SETTINGS, SIZES, planted, recorded
 
 from stallbook.errors import StallbookError
 from stallbook.predict.answer import base_of, ceiling, predict
-from stallbook.predict.costs import PAIRS, DemoCosts, _prefill
+from stallbook.predict.costs import PAIRS, TOKEN, DemoCosts, _prefill
 from stallbook.predict.heap import Collector, HeapFit
 from stallbook.predict.laws import fit_law
 from stallbook.predict.model import Model, fit, simulate_with
@@ -65,7 +65,7 @@ def whole_prompts(random: np.random.Generator) -> tuple[Any, Any]:
 def test_small_chunks_cost_in_all_what_they_took_in_all() -> None:
     tokens, due = whole_prompts(np.random.default_rng(3))
     law, groups = _prefill({"tokens": tokens, "start": 0 * tokens}, np.where(tokens <= 128, 1.5, 1.0) * due)
-    assert law["token"] == pytest.approx(12_000, rel=0.05)
+    assert law[TOKEN] == pytest.approx(12_000, rel=0.05)
     assert groups[0] == pytest.approx(1.5, rel=0.2)
     assert groups[0] > 1.25 > 1.1 > max(groups[1:])
 

@@ -13,7 +13,7 @@ import pytest
 from stallbook.cli import main
 from stallbook.demo import Settings
 from stallbook.errors import StallbookError
-from stallbook.predict.costs import CAPTURED_TERMS, DemoCosts
+from stallbook.predict.costs import CAPTURED_TERMS, TOKEN, DemoCosts
 from stallbook.predict.laws import Law
 from stallbook.predict.model import Engine
 from stallbook.predict.pace import Noise
@@ -32,7 +32,7 @@ def planted(*requests: Request, step: float = 0.0, swaps: int = 1, **more: objec
     laws = {
         "captured": Law(CAPTURED_TERMS, (0.0, MS, 0.0, 0.0, 0.0)),
         "eager": Law(("row", "kv token"), (2 * MS, 0.0)),
-        "prefill": Law(("chunk", "token", "token beyond 1024"), (0.0, 10_000.0, 0.0)),
+        "prefill": Law(("chunk", TOKEN, "token beyond 1024"), (0.0, 10_000.0, 0.0)),
         "swap_out": Law(("copy", "token"), (0.0, 1000.0), swaps),
         "swap_in": Law(("copy", "token"), (0.0, 1000.0), swaps),
         "sched": Law(("step", "row", "chunk"), (step, 0.0, 0.0)),

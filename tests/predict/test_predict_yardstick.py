@@ -43,6 +43,13 @@ def test_a_machine_that_holds_still_is_told_to() -> None:
     assert np.allclose(series.values, 1.0, atol=1e-3)
 
 
+def test_where_no_size_tells_moments_apart_the_machine_held_still() -> None:
+    seen = seen_of(planted(seconds=8.0))  # its large batches and its small ones were never met within one second
+    series = yardstick_of(seen).series(seen)
+    assert series is not None
+    assert np.allclose(series.values, 1.0, atol=1e-2)
+
+
 @pytest.mark.parametrize("factor", [1.3, 0.8])
 def test_a_machine_that_slows_down_is_seen_to(factor: float) -> None:
     usual, seen = yardstick_of(seen_of(planted())), seen_of(slowed(factor))

@@ -43,6 +43,7 @@ def attach(
     except FileNotFoundError:
         told = "is it installed, and on the PATH?"
         raise StallbookError("no-such-command", "no such command", told, command[0]) from None
-    except PermissionError:
+    except OSError as error:
         told = "is it a program, and may you run it?"
-        raise StallbookError("no-such-command", "cannot be run: permission denied", told, command[0]) from None
+        why = (error.strerror or str(error)).lower()
+        raise StallbookError("no-such-command", f"cannot be run: {why}", told, command[0]) from None

@@ -60,6 +60,7 @@ def predict(
     if out is not None:
         refuse_existing(out, force=force)
     goal = read_goal(find) if find is not None else None
+    figure = trade_figure(by if goal is None else trade)
     _check(each=each, wanted=bool(change), goal=goal is not None, form=form, out=out)
     if not 2 <= replicas <= 1000 or not 1 <= settings <= 100_000:
         raise StallbookError(
@@ -69,9 +70,9 @@ def predict(
     wanted = _wanted(log, change or ())
     with _asked(log, _work(goal, settings, replicas, each=each), anyway=anyway) as (base, runner):
         if goal is not None:
-            told = _searched(base, runner, goal, trade_figure(trade), wanted, settings, replicas)
+            told = _searched(base, runner, goal, figure, wanted, settings, replicas)
         else:
-            told = _predicted(base, runner, wanted, trade_figure(by), replicas, each=each)
+            told = _predicted(base, runner, wanted, figure, replicas, each=each)
     _write(told, form, out, force=force)
 
 

@@ -25,6 +25,7 @@ from stallbook.predict.model import AnyModel
 from stallbook.predict.outcome import FIGURES, Outcome, of_partition
 from stallbook.predict.pool import Job, Runner
 from stallbook.predict.speed import Series, Waits
+from stallbook.predict.vllm_model import VllmModel
 from stallbook.tally import Distribution, tally
 
 __all__ = ["LIMITS", "REPLICAS", "Base", "Figure", "Prediction", "base_of", "predict"]
@@ -36,8 +37,8 @@ Z: Final = 1.2816
 LEAST_DRIFT: Final = 0.02
 """No machine holds its level better than this from one minute to the next."""
 APART: Final = 0.04
-"""So far is the level of two runs' decodes apart where bookkeeping says that it is one: 3% (the median of 54 pairs) to
-9% (the worst tenth). See docs/predict.md."""
+"""So far is the level of a run's decodes off what its bookkeeping says: 3 to 6% (medians over the pairs of a ladder of
+the demonstrator), in the worst tenth 6 to 9%. See docs/predict.md."""
 LIMITS: Final = {"itl.p50": 0.15, "itl.p90": 0.15, "itl.p99": 0.25}
 """A model that misses its own run by more than this says nothing."""
 COUNTS: Final = ("preemptions", "eager_steps")
@@ -89,8 +90,8 @@ class Base:
     @property
     def apart(self) -> float:
         """How far the level of a repeat is taken to be off, as a standard deviation: by the drift within the run and,
-        where bookkeeping tells the speed, by what that misses."""
-        return self.drift if self.model.speed is None else math.hypot(self.drift, APART)
+        for the demonstrator, by what its bookkeeping misses."""
+        return self.drift if isinstance(self.model, VllmModel) else math.hypot(self.drift, APART)
 
     @property
     def refusal(self) -> str:

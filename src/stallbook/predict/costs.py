@@ -29,7 +29,7 @@ from stallbook.predict.laws import Law, fit_law, pace_of
 from stallbook.predict.observed import Observed, Table
 from stallbook.predict.pace import STALL
 
-__all__ = ["CAPTURED_TERMS", "DemoCosts", "captured_design", "fit_costs"]
+__all__ = ["CAPTURED_TERMS", "TOKEN", "DemoCosts", "captured_design", "fit_costs"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -38,6 +38,7 @@ PAIRS: Final = 1600
 prompts came in chunks. A run whose prompts come whole cannot tell: there pairs grow with the square of the chunk, as
 does what its products lose once they outgrow the cache, and a chunk behind others would be charged for both.
 """
+TOKEN: Final = f"token or {PAIRS:,} attended to"
 LARGE: Final = 1024
 """A chunk beyond this many tokens no longer fits the cache that its products run in."""
 SETTLED: Final = 4.0
@@ -252,7 +253,7 @@ def _prefill(table: Table, ns: Floats) -> tuple[Law, tuple[float, ...]]:
     tokens, start = table["tokens"].astype(np.float64), table["start"]
     worth = tokens * (1.0 + (start + 0.5 * tokens) / PAIRS)
     design = _columns(np.ones(len(tokens)), worth, np.maximum(tokens - LARGE, 0.0))
-    law = fit_law(("chunk", "token", f"token beyond {LARGE}"), design, ns)
+    law = fit_law(("chunk", TOKEN, f"token beyond {LARGE}"), design, ns)
     given = law.of(design)
     ns, good, group = np.minimum(ns, STALL * given), ns > 0, np.searchsorted(CHUNKS, tokens)
     whole = float(ns[good].sum() / given[good].sum()) if good.any() else 1.0

@@ -1,10 +1,11 @@
-"""How fast the machine was at every step, from work that each step does and that no setting changes much.
+"""How fast the machine was at every step, from work that each step does.
 
-A step that only decodes does the same bookkeeping before its pass as every other step with as many rows. So what it
-took, over what it usually takes, is the machine's speed at that moment: hundreds of samples a second that cost nothing.
+A step that decodes the same rows as the step before, and lies behind nothing else, does the same bookkeeping before its
+pass as every other such step. So what it took, over what it usually takes, is the machine's speed at that moment: a
+hundred samples a second and more, that cost nothing.
 
-On 72 pairs of recorded runs (a baseline of 45 to 150 s and another rung) what it told of the second was 3.1% (rms) off
-the speed of its decodes; the probe, timed four times a second, 5.1% by its low quantile and 7.2% by its median.
+On 72 pairs of recorded runs (a baseline of 45 to 150 s and another rung) what it told of all of the second was 3.1%
+(rms) off the speed of its decodes; the probe, timed four times a second, 5.1% by its low quantile, 7.2% by its median.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ MOMENTS: Final = 240
 """A longer run has no more moments than this, but longer ones: the sizes are found by solving for all at once."""
 BEHIND_PROMPT: Final = 4
 """Bookkeeping takes 1.9 times as long in the first step behind a prompt and 1.1 times in the fourth."""
+STILL: Final = 0.1
+"""What a moment weighs by itself (a step weighs 1): it only settles what no step does."""
 LEAST: Final = 20
 """Fewer steps than this within a window tell nothing."""
 HELD_UP: Final = 3.0
@@ -40,7 +43,7 @@ HELD_UP: Final = 3.0
 
 @dataclass(frozen=True)
 class Yardstick:
-    """What bookkeeping takes in the steps of one run that only decode: ns by rows, at the run's usual speed."""
+    """What bookkeeping takes in the plain steps of one run: ns by rows, at the run's usual speed."""
 
     usual: Mapping[int, float]
 
@@ -60,7 +63,8 @@ def yardstick_of(seen: Observed) -> Yardstick:
     """The yardstick of a run.
 
     A size that was met mostly while the machine was slow is not costly for that: sizes and moments are found together,
-    ln ns = size + moment, from the median of each size within each moment. Least squares, weighed by steps.
+    ln ns = size + moment, from the median of each size within each moment. Least squares, weighed by steps; where no
+    size was met in two moments, directly or by way of others, the machine is taken to have been the same.
     """
     t, rows, ns = _plain(seen)
     sizes, counts = np.unique(rows, return_counts=True)
@@ -75,13 +79,16 @@ def yardstick_of(seen: Observed) -> Yardstick:
     row, column = np.arange(len(cells)), len(known) + cells % len(moments)
     design = np.zeros((len(cells), len(known) + len(moments)))
     design[row, cells // len(moments)] = design[row, column] = 1.0
-    found, *_ = np.linalg.lstsq(design * weight[:, None], middle * weight, rcond=None)
+    still = np.hstack([np.zeros((len(moments), len(known))), STILL * np.eye(len(moments))])
+    found, *_ = np.linalg.lstsq(
+        np.vstack([design * weight[:, None], still]), np.concatenate([middle * weight, still[:, 0] * 0.0]), rcond=None
+    )
     usual = found[: len(known)] + np.average(found[column], weights=steps)
     return Yardstick(dict(zip(known.tolist(), np.exp(usual).tolist(), strict=True)))
 
 
 def _plain(seen: Observed) -> tuple[Ints, Ints, Ints]:
-    """The steps that do nothing but decode the batch of the step before, with their caches as that left them.
+    """The steps that do nothing but decode as many rows as the step before, with their caches as that left them.
 
     When they began, their rows, and what came before their pass. What else steps do, and what they lie behind, comes
     more or less often under other settings, and all of it makes bookkeeping dearer.
@@ -102,7 +109,10 @@ def _plain(seen: Observed) -> tuple[Ints, Ints, Ints]:
 
 
 def _asking(seen: Observed) -> npt.NDArray[np.bool_]:
-    """The steps that hand a prompt to a tokenizer elsewhere, or ask whether it is back."""
+    """The steps that hand a prompt to a tokenizer elsewhere, or may ask whether it is back.
+
+    A log does not say when it came: at the latest when a replay needs it. Where requests queue up most of these wait.
+    """
     t0, arrive, came = seen.run.steps.t0, seen.run.requests.arrive, intake_steps(seen.run)
     elsewhere = (seen.tok < 0) & (came >= 0) & (arrive != UNKNOWN)
     handed = np.minimum(np.searchsorted(t0, arrive[elsewhere]), len(t0) - 1)

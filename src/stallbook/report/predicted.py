@@ -129,7 +129,10 @@ def _about(told: Told) -> Iterator[tuple[str, str]]:
     speed = base.model.speed
     held = f"by its bookkeeping its speed moved by {speed.moved:.0%}; " if speed else "its speed was not told; "
     held += f"its level drifts by {base.drift:.1%} from third to third of the run"
-    yield "machine", held + (f"; repeats are taken to be {base.apart:.1%} apart" if base.apart > base.drift else "")
+    yield (
+        "machine",
+        held + (f"; that of a repeat is taken to be {base.apart:.1%} off" if base.apart > base.drift else ""),
+    )
     yield "replayed", f"{words.many(base.model.seen.replay.steps, 'step')} by the same scheduler, none otherwise"
 
 

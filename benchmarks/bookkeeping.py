@@ -17,11 +17,18 @@ import numpy as np
 
 import stallbook as sb
 from stallbook.demo.limits import limits_of
-from stallbook.predict import yardstick
 from stallbook.predict.model import settings_of
 from stallbook.predict.observed import Observed, named, observe
 from stallbook.predict.policy import DemoPolicy
-from stallbook.predict.yardstick import HELD_UP, Yardstick, yardstick_of
+from stallbook.predict.yardstick import (
+    BEHIND_PROMPT,
+    HELD_UP,
+    Yardstick,
+    asking,
+    collected_in,
+    plain_steps,
+    yardstick_of,
+)
 from stallbook.study.rungs import RUNGS
 
 LEAST = 20
@@ -37,7 +44,7 @@ def seen_of(path: Path) -> Observed:
 def conditions(seen: Observed) -> Iterator[tuple[str, Any]]:
     """The steps that each thing makes dear, by a name."""
     run = seen.run
-    t0, rows, n = run.steps.t0, run.steps.decode_tokens, len(run.steps.t0)
+    rows, n = run.steps.decode_tokens, len(run.steps.id)
 
     def mask(at: Any, later: int = 0) -> Any:
         found = np.zeros(n + 8, np.bool_)
@@ -45,15 +52,15 @@ def conditions(seen: Observed) -> Iterator[tuple[str, Any]]:
         return found[:n]
 
     prompt = seen.tables["prefill"]["step"]
-    behind = [mask(prompt, k) for k in range(yardstick.BEHIND_PROMPT + 1)]
+    behind = [mask(prompt, k) for k in range(BEHIND_PROMPT + 1)]
     for k in range(1, len(behind)):
         yield f"step {k} behind a prompt", behind[k] & ~np.logical_or.reduce(behind[:k])
-    collected = mask(np.maximum(np.searchsorted(t0, run.pauses.t0, side="right") - 1, 0), 1)
+    collected = mask(collected_in(run), 1)
     for low, high in ROWS:
         yield f"behind a collection, {low} to {high} rows", collected & (rows >= low) & (rows <= high)
     yield "with another batch than before", rows != np.concatenate([rows[:1], rows[:-1]])
     yield "with the probe", mask(run.segments.step[named(run, "probe") & (run.segments.step >= 0)])
-    yield "while a tokenizer elsewhere has a prompt", yardstick._asking(seen)
+    yield "while a tokenizer elsewhere has a prompt", asking(seen)
 
 
 def dearer(usual: Yardstick, seen: Observed) -> Iterator[tuple[str, float, float]]:
@@ -67,7 +74,7 @@ def dearer(usual: Yardstick, seen: Observed) -> Iterator[tuple[str, float, float
     for name in ("prefill", "swap"):
         decoding[seen.tables[name]["step"]] = False
     decoding[seen.run.segments.step[named(seen.run, "tok") & (seen.run.segments.step >= 0)]] = False
-    clean = np.isin(steps.t0, yardstick._plain(seen)[0])
+    clean = np.isin(steps.t0, plain_steps(seen)[0])
     taken = np.minimum(ns, HELD_UP * due)
     for name, which in conditions(seen):
         mine = decoding & which

@@ -21,9 +21,9 @@ from stallbook.predict.laws import medians
 from stallbook.predict.observed import Observed, named
 from stallbook.predict.replay import intake_steps
 from stallbook.predict.speed import Series, over_time
-from stallbook.run import UNKNOWN, Ints
+from stallbook.run import UNKNOWN, Ints, Run
 
-__all__ = ["Yardstick", "yardstick_of"]
+__all__ = ["Yardstick", "asking", "collected_in", "plain_steps", "yardstick_of"]
 
 WINDOW_NS: Final = 2_000_000_000
 SEEN: Final = 30
@@ -49,7 +49,7 @@ class Yardstick:
 
     def series(self, seen: Observed) -> Series | None:
         """How much longer than usual the bookkeeping of a run took over time; None where too little of it was seen."""
-        t, rows, ns = _plain(seen)
+        t, rows, ns = plain_steps(seen)
         due = np.array([self.usual.get(n, 0.0) for n in rows.tolist()])
         known = due > 0
         if int(known.sum()) < LEAST:
@@ -66,7 +66,7 @@ def yardstick_of(seen: Observed) -> Yardstick:
     ln ns = size + moment, from the median of each size within each moment. Least squares, weighed by steps; where no
     size was met in two moments, directly or by way of others, the machine is taken to have been the same.
     """
-    t, rows, ns = _plain(seen)
+    t, rows, ns = plain_steps(seen)
     sizes, counts = np.unique(rows, return_counts=True)
     often = np.isin(rows, sizes[counts >= SEEN])
     if not often.any():
@@ -80,14 +80,14 @@ def yardstick_of(seen: Observed) -> Yardstick:
     design = np.zeros((len(cells), len(known) + len(moments)))
     design[row, cells // len(moments)] = design[row, column] = 1.0
     still = np.hstack([np.zeros((len(moments), len(known))), STILL * np.eye(len(moments))])
-    found, *_ = np.linalg.lstsq(
-        np.vstack([design * weight[:, None], still]), np.concatenate([middle * weight, still[:, 0] * 0.0]), rcond=None
-    )
+    left, right = np.vstack([design * weight[:, None], still]), np.zeros(len(cells) + len(moments))
+    right[: len(cells)] = middle * weight
+    found, *_ = np.linalg.lstsq(left, right, rcond=None)
     usual = found[: len(known)] + np.average(found[column], weights=steps)
     return Yardstick(dict(zip(known.tolist(), np.exp(usual).tolist(), strict=True)))
 
 
-def _plain(seen: Observed) -> tuple[Ints, Ints, Ints]:
+def plain_steps(seen: Observed) -> tuple[Ints, Ints, Ints]:
     """The steps that do nothing but decode as many rows as the step before, with their caches as that left them.
 
     When they began, their rows, and what came before their pass. What else steps do, and what they lie behind, comes
@@ -96,19 +96,24 @@ def _plain(seen: Observed) -> tuple[Ints, Ints, Ints]:
     run, ns = seen.run, seen.tables["sched"]["ns"]
     t0, rows, segments = run.steps.t0, run.steps.decode_tokens, run.segments
     plain = (rows > 0) & (ns > 0) & (rows == np.concatenate([rows[:1], rows[:-1]]))
-    collected = np.searchsorted(t0, run.pauses.t0, side="right") - 1
     for at, behind in (
         (seen.tables["prefill"]["step"], BEHIND_PROMPT), (seen.tables["swap"]["step"], BEHIND_PROMPT),
-        (collected[collected >= 0], 1),
+        (collected_in(run), 1),
         *((segments.step[named(run, name) & (segments.step >= 0)], 0) for name in ("tok", "probe")),
     ):  # fmt: skip
         for k in range(behind + 1):
             plain[np.minimum(at + k, len(plain) - 1)] = False
-    plain &= ~_asking(seen)
+    plain &= ~asking(seen)
     return t0[plain], rows[plain], ns[plain]
 
 
-def _asking(seen: Observed) -> npt.NDArray[np.bool_]:
+def collected_in(run: Run) -> Ints:
+    """The steps in which collections began."""
+    step = np.searchsorted(run.steps.t0, run.pauses.t0, side="right") - 1
+    return np.asarray(step[step >= 0])
+
+
+def asking(seen: Observed) -> npt.NDArray[np.bool_]:
     """The steps that hand a prompt to a tokenizer elsewhere, or may ask whether it is back.
 
     A log does not say when it came: at the latest when a replay needs it. Where requests queue up most of these wait.

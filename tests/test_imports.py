@@ -15,7 +15,7 @@ DATA = ("errors", "run", "causes")
 CORE = (*DATA, "intervals", "fast", "gaps", "timeline", "baseline", "charges", "ledger", "away", "spans", "abilities")
 READ = (*CORE, "partition", "waits", "prompts", "tally", "counters", "stalls", "beyond", "pieces")
 ANSWERS = ("compare", "check", "advise")
-RECORDING = ("record", "adapters")
+RECORDING = ("record", "notes", "adapters")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": (),
     "digits": (),
@@ -24,7 +24,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "tables": ("errors", "run"),
     "faces": (*CORE, "partition", "palette"),
     "record": (),
-    "log": ("errors", "run", "record"),
+    "notes": ("record",),
+    "log": ("errors", "run", "record", "notes"),
     "client": ("errors", "run"),
     "intervals": ("run",),
     "fast": ("run",),
@@ -53,7 +54,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "incidents": READ,
     "advise": (*READ, "incidents"),
     "report": (*READ, *ANSWERS, "predict", "digits", "frames", "faces", "palette", "overtime", "scene", "incidents"),
-    "adapters": ("record",),
+    "adapters": ("record", "notes"),
     "conformance": (*READ, "digits", "log", "record"),
     "demo": ("errors", "record"),
     "study": (*CORE, "digits", "demo", "log", "tally", "counters", "partition", "compare"),

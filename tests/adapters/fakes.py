@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 import stallbook as sb
-from stallbook.adapters.later import Aways
+from stallbook.notes import delays
 
 MS = 1_000_000
 START = 1_000 * MS
@@ -73,7 +73,7 @@ class Event:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     """A clock, on which no thread was ever off the CPU, and no collection runs but those that a test plants."""
-    monkeypatch.setattr(Aways, "of", lambda self, stretches, now: [0] * len(stretches))
+    monkeypatch.setattr(delays, "shared", lambda stretches, waited: [0] * len(stretches))
     gc.disable()
     yield Clock()
     gc.enable()

@@ -10,8 +10,9 @@ import pytest
 from fake_sglang import Batch, Hooked, nothing
 from fakes import MS, Clock, Stream, gaps
 
-from stallbook.adapters.later import AWAY_NS, Aways
 from stallbook.adapters.sglang import engine
+from stallbook.notes import delays
+from stallbook.notes.delays import AWAY_NS
 
 PLACES = (
     "while it schedules", "before the forward pass", "after the forward pass", "before the result", "after the result",
@@ -99,7 +100,7 @@ def test_a_wait_for_a_cpu_is_charged_to_the_token_it_delayed(
 
     monkeypatch.setattr(engine, "thread_cpu", lambda: clock.now - round(away * MS))
     monkeypatch.setattr(
-        Aways, "of", lambda self, all_, now: [n if n >= AWAY_NS else 0 for n in (a - b for a, b in all_)]
+        delays, "shared", lambda all_, waited: [n if n >= AWAY_NS else 0 for n in (a - b for a, b in all_)]
     )
     with_it, without = (
         life(tmp_path / f"{ms}.stall", clock, loop == "overlap", None, place, ms, wait) for ms in (3, 0)

@@ -168,5 +168,5 @@ def test_without_a_device_there_is_no_lane(
     cuda = SimpleNamespace(is_available=lambda: False)
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
     engine = Engine(core(clock, Worker(clock, utils)), process(tmp_path / "a.stall", clock))
-    assert engine.steps.device is None
+    assert engine.noter.device is None
     engine.recorder.close()

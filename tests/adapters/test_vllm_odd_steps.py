@@ -13,6 +13,8 @@ from fakes import Clock
 
 import stallbook as sb
 from stallbook.adapters.vllm.engine import Engine
+from stallbook.notes import vllm
+from stallbook.notes.words import STAMPS
 from stallbook.run import Run
 
 A, AB = {"a": 1}, {"a": 1, "b": 1}
@@ -59,18 +61,19 @@ class Life:
     def flush(self) -> None:
         self.hooked.later.flush()
 
-    def failing(self, inside: Callable[[], None], what: str) -> None:
-        """Do `inside` with that part of the deferred work failing."""
-        setattr(self.hooked.steps, what, lambda *_: 1 / 0)
-        inside()
-        delattr(self.hooked.steps, what)
+    def fails(self) -> None:
+        """What waits cannot be written."""
+        self.hooked.note(("no number",))
+        self.flush()
 
-    def end(self, errors: int = 0) -> Run:
+    def end(self, errors: int = 0, untold: int = 0) -> Run:
         self.flush()
         assert self.ours.hooks.errors == errors, self.ours.hooks.last
         assert self.ours.recorder is not None
         self.ours.recorder.close()
-        return sb.open(self.folder)
+        run = sb.open(self.folder)
+        assert run.notes.get("untold_notes", 0) == untold
+        return run
 
 
 @pytest.fixture
@@ -108,25 +111,41 @@ def test_every_eviction_has_its_return(life: Life, as_new: bool, flushes: int) -
     assert (evictions.t1 < NEVER).all()
 
 
-@pytest.mark.parametrize("what", ["begin", "finished", "emitted", "scheduled"])
-def test_after_a_failure_nobody_is_taken_to_decode_on(life: Life, what: str) -> None:
+@pytest.fixture(params=[-1, STAMPS, vllm.FINISHED, vllm.EMITTED, vllm.SCHEDULED])
+def failing(request: pytest.FixtureRequest, life: Life, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """The notes of the second flush are lost: they cannot be written, or that part of the telling fails."""
+    if request.param < 0:
+        return {"errors": 1}
+    tell, flushes = vllm.Teller.tell, 0
+
+    def telling(self: vllm.Teller, *told: Any) -> Any:
+        nonlocal flushes
+        flushes += 1
+        whole = self.kinds.copy()
+        if flushes == 3:  # the first is the engine's own
+            self.kinds[request.param] = whole[request.param][0], lambda *_: 1 / 0
+        try:
+            return tell(self, *told)
+        finally:
+            self.kinds = whole
+
+    monkeypatch.setattr(vllm.Teller, "tell", telling)
+    return {"untold": 1}
+
+
+def test_after_a_failure_nobody_is_taken_to_decode_on(life: Life, failing: dict[str, int]) -> None:
     """What was kept is lost, and with it that one left: what comes next is told anew."""
     life.step(AB)
     life.flush()
-    output = life.schedule(A, done="b")
-    if what == "emitted":
-        life.emit(output, A)
-    life.failing(life.flush, what)
-    if what != "emitted":
-        life.emit(output, A)
-    life.step(A)
-    life.step(A)
-    found = got(life.end(errors=1))
-    assert found["b"] == 2
-    assert found["a"] in (4, 5)  # with the tokens of the step that was lost, or without them
+    life.step(A, done="b")
+    (life.fails if "errors" in failing else life.flush)()
+    for _ in range(3):
+        life.step(A)
+    found = got(life.end(**failing))
+    assert found == {"a": 5, "b": 2}  # without the token of the step that was lost
 
 
-def test_a_failure_with_the_next_step_scheduled(life: Life) -> None:
+def test_a_failure_with_the_next_step_scheduled(life: Life, failing: dict[str, int]) -> None:
     """Two in flight: the one that was told of the end is lost, and the next repeats it."""
     life.step(AB)
     life.flush()
@@ -135,9 +154,9 @@ def test_a_failure_with_the_next_step_scheduled(life: Life) -> None:
         flying.append(life.schedule(A))
         life.emit(flying.pop(0), A)
         if not again:
-            life.failing(life.flush, "finished")
+            (life.fails if "errors" in failing else life.flush)()
     life.emit(flying.pop(0), A)
-    assert got(life.end(errors=1))["b"] == 2
+    assert got(life.end(**failing))["b"] == 2
 
 
 def test_a_step_without_tokens_gives_none(life: Life) -> None:

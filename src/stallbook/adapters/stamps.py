@@ -43,6 +43,16 @@ class Stamps:
         found.sort()
         return found
 
+    def noted(self) -> list[int]:
+        """What was stamped since the last call: how many names; of each its number, how many stamps, and when."""
+        stamped = [(name, queue) for name, queue in self.queues.items() if queue]
+        found = [len(stamped)]
+        for name, queue in stamped:
+            found += (name, len(queue))
+            found += queue
+            queue.clear()
+        return found
+
     def clear(self) -> None:
         """Forget what nobody took."""
         for queue in self.queues.values():

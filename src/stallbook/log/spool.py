@@ -22,6 +22,7 @@ from stallbook.log.spool_join import Join
 from stallbook.log.spool_layout import COLUMNS, DELAY, END, HEAD, LAYOUT, WINDOW, Steps
 from stallbook.log.spool_records import committed, spool_bytes
 from stallbook.log.spool_v1 import upgraded
+from stallbook.notes import Teller, teller
 from stallbook.record import spool as f
 from stallbook.run import BY_BUDGET, NEVER, Ints
 
@@ -69,6 +70,7 @@ class _Reader:
         self.members: list[tuple[int, Ints]] = []
         self.owners: dict[int, list[tuple[int, int]]] = {}
         self.windows: list[tuple[int, npt.NDArray[np.void]]] = []
+        self.teller: Teller | None = None
 
     def take(self, kind: int, payload: memoryview) -> None:
         """One record."""
@@ -76,6 +78,10 @@ class _Reader:
             self._step(kind, payload)
         elif kind in EVENTS:
             EVENTS[kind](self.context, payload)
+        elif kind == f.NOTES:
+            self._notes(payload)
+        elif kind == f.NOTED:
+            self.teller = teller(json.loads(bytes(payload)))
         elif kind == f.FACT:
             key, value = json.loads(bytes(payload))
             self.draft.facts[key if self.owner else f"{self.process}.{key}"] = value
@@ -87,6 +93,19 @@ class _Reader:
             self._books(refused=f.R_REFUSED.unpack(payload)[0])
         elif kind != f.HELLO:
             self.draft.notes["unknown_records"] += 1
+
+    def _notes(self, payload: memoryview) -> None:
+        """What an adapter's hooks saw: told as records. What makes no sense is counted, like a failure of a hook."""
+        t, waited = f.R_NOTES.unpack_from(payload)
+        try:
+            if self.teller is None:
+                raise ValueError("nobody tells these notes")
+            told = self.teller.tell(t, waited, np.frombuffer(payload, "<i8", offset=f.R_NOTES.size).tolist())
+        except Exception:
+            self.draft.notes["untold_notes"] += 1
+            return
+        for kind, record in told:
+            self.take(kind, memoryview(record))
 
     def _books(self, **state: int) -> None:
         key = "recorder" if self.owner else f"{self.process}.recorder"
@@ -158,20 +177,6 @@ class _Reader:
             return np.unique(np.concatenate((batch, pairs[::2], members)))
         return batch
 
-    def rows(self, handles: Ints) -> Ints:
-        """Request rows of handles, -1 for a handle that never arrived."""
-        given = np.array(list(self.context.requests.items()), dtype=np.int64).reshape(-1, 2)
-        handle, row = given[np.argsort(given[:, 0])].T
-        found: Ints
-        if not len(handle) or handle[-1] > 4 * len(handle):  # no recorder's: a table by handle could be of any size
-            at = np.minimum(np.searchsorted(handle, handles), max(len(handle) - 1, 0))
-            found = np.where(handle[at] == handles, row[at], -1) if len(handle) else np.full(len(handles), -1)
-            return found
-        table = np.full(int(handle[-1]) + 2, -1)
-        table[handle] = row
-        found = table[np.minimum(handles, len(table) - 1)]
-        return found
-
     def finish(self) -> None:
         """Turn what was collected into columns."""
         for kind, store in self.steps.items():
@@ -238,7 +243,7 @@ class _Reader:
             start = dict(zip(column["step"].tolist(), first.tolist(), strict=True))
             own = [(start[s] + at, h) for s, pairs in self.owners.items() if s in start for at, h in pairs]
             at, handle = np.array(own, dtype=np.int64).reshape(-1, 2).T
-            owner[at] = self.rows(handle)
+            owner[at] = self.context.rows(handle)
         names = np.array(self.context.names, dtype=np.int64)
         named = self._named(np.where(name == f.NO_NAME, -1, name.astype(np.int64)))
         step = column["step"][row[named]]
@@ -262,7 +267,7 @@ class _Reader:
         step = np.repeat([s for s, _ in self.windows], [len(w) for _, w in self.windows])
         window = np.concatenate([w for _, w in self.windows])
         request = window["request"].astype(np.int64)
-        request = np.where(request < 0, -1, self.rows(np.maximum(request, 0)))
+        request = np.where(request < 0, -1, self.context.rows(np.maximum(request, 0)))
         names = np.array(self.context.names, dtype=np.int64)
         known = self._named(window["name"].astype(np.int64))
         step, window, request = step[known], window[known], request[known]
@@ -278,7 +283,7 @@ class _Reader:
         count = [len(handles) for _, _, handles, _ in self.emits]
         step, t = (np.repeat(np.array([e[i] for e in self.emits], dtype=np.int64), count) for i in (0, 1))
         tokens = np.concatenate([np.ones(len(h), np.int64) if n is None else n for _, _, h, n in self.emits])
-        request = self.rows(np.concatenate([handles for _, _, handles, _ in self.emits]))
+        request = self.context.rows(np.concatenate([handles for _, _, handles, _ in self.emits]))
         known = self._known(request)
         self.draft.extend(
             "emits", {"step": step[known], "t": t[known], "request": request[known], "tokens": tokens[known]},
@@ -290,7 +295,7 @@ class _Reader:
             return
         ids = np.array([step for step, _ in self.members], dtype=np.int64)
         step = np.repeat(ids, [len(handles) for _, handles in self.members])
-        request = self.rows(np.concatenate([handles for _, handles in self.members]))
+        request = self.context.rows(np.concatenate([handles for _, handles in self.members]))
         known = self._known(request)
         self.draft.extend("members_known", {"step": ids}, ids)
         self.draft.extend("members", {"step": step[known], "request": request[known]}, step[known])

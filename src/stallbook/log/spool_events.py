@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+import numpy as np
+
 from stallbook.log.draft import Draft
 from stallbook.log.jsonl_events import printable
 from stallbook.log.spool_join import Came, Join
 from stallbook.record import spool as f
+from stallbook.run import Ints
 
 __all__ = ["EVENTS", "Context"]
 
@@ -40,6 +43,20 @@ class Context:
         if row < 0:
             self.draft.notes["unknown_handles"] += 1
         return row
+
+    def rows(self, handles: Ints) -> Ints:
+        """Request rows of handles, -1 for a handle that never arrived."""
+        given = np.array(list(self.requests.items()), dtype=np.int64).reshape(-1, 2)
+        handle, row = given[np.argsort(given[:, 0])].T
+        found: Ints
+        if not len(handle) or handle[-1] > 4 * len(handle):  # no recorder's: a table by handle could be of any size
+            at = np.minimum(np.searchsorted(handle, handles), max(len(handle) - 1, 0))
+            found = np.where(handle[at] == handles, row[at], -1) if len(handle) else np.full(len(handles), -1)
+            return found
+        table = np.full(int(handle[-1]) + 2, -1)
+        table[handle] = row
+        found = table[np.minimum(handles, len(table) - 1)]
+        return found
 
     def unique(self, name: str) -> str:
         """The id, or for one that came before, `ID#2`, `ID#3`, ...: two requests are never taken for one."""

@@ -21,9 +21,10 @@ from zlib import crc32
 
 __all__ = ["BLOCK", "BODIES", "CHUNK", "MAGIC", "VERSION", "Spool", "body", "layout", "spool_name", "word_of"]
 
-VERSION: Final = 3
+VERSION: Final = 4
 """History. 1: the first. 2: a step's fields are aligned; what blocked admission; PROMPT. 3: DELIVERED and
-DELIVERED_AGAIN; the steps of other processes are read for what they add to the engine's."""
+DELIVERED_AGAIN; the steps of other processes are read for what they add to the engine's. 4: NOTED and NOTES: what an
+adapter's hooks saw may be kept as it is, and told as records by the reader."""
 MAGIC: Final = b"STALSP" + VERSION.to_bytes(2, "little")
 BLOCK: Final = 1 << 15
 """What one CHECK vouches for, about."""
@@ -32,7 +33,7 @@ CHUNK: Final = 1 << 18
 
 (PAD, HELLO, NAME, ARRIVE, ADMIT, EVICT, READMIT, FINISH, HOLD, RELEASE, STEP, STEP_OS, STEP_DELAYS, STEP_WIDE,
  STEP_OS_WIDE, STEP_DELAYS_WIDE, PAUSE, PROBE, DELIVER, RESTART, FACT, STATE, CHECK, PROMPT,
- REFUSED, DELIVERED, DELIVERED_AGAIN) = range(1, 28)  # fmt: skip
+ REFUSED, DELIVERED, DELIVERED_AGAIN, NOTED, NOTES) = range(1, 30)  # fmt: skip
 
 # Payloads. Times are absolute; -1 is "not recorded"; text (UTF-8) fills what is left of the payload.
 R_NAME: Final = Struct("<H")  # index; text
@@ -47,6 +48,7 @@ R_DELIVER: Final = Struct("<Iqqb")  # handle, t, tokens, boundary
 R_DELIVERED: Final = Struct("<qq")  # t, boundary; then handle, tokens, ... as 32-bit words
 R_AGAIN: Final = Struct("<q")  # t: as the last DELIVERED
 R_RESTART: Final = Struct("<q")  # t
+R_NOTES: Final = Struct("<qq")  # t, run-queue delay since the last NOTES; then 64-bit words. See stallbook.notes
 R_STATE: Final = Struct("<qqq")  # dropped, errors, self ns
 R_REFUSED: Final = Struct("<q")  # calls refused so far
 R_CHECK: Final = Struct("<I")  # CRC-32 of all since the end of the last CHECK or PAD

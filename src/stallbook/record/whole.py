@@ -6,7 +6,10 @@ another. And behind a forward pass, where no cache is warm, each call costs micr
 
 from __future__ import annotations
 
+import json
 import struct
+import sys
+from array import array
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -144,6 +147,28 @@ class WholeRecorder(Recorder):
             self._put(spool.DELIVERED, head + struct.pack(f"<{len(words)}I", *words))
         except Exception:
             self._failed()
+
+    def noted(self, teller: str, **settings: Any) -> None:
+        """What `note` writes from here on is to be told by that teller of `stallbook.notes`, so set."""
+        try:
+            self._put(spool.NOTED, json.dumps({**settings, "teller": teller, "names": self._names}).encode())
+        except Exception:
+            self._failed()
+
+    def note(self, t: int, waited: int, notes: array[int]) -> None:
+        """Commit what hooks saw up to `t` as it is: the reader tells what it means. waited: the thread's run-queue
+        delay since the last time, -1 where that is not known. notes: 64-bit words.
+        """
+        try:
+            if sys.byteorder == "big":
+                notes.byteswap()
+            self._put(spool.NOTES, spool.R_NOTES.pack(t, waited) + notes.tobytes())
+        except Exception:
+            self._failed()
+
+    def done(self, handle: int) -> None:
+        """It is done, and a note tells when."""
+        self._live.pop(handle, None)
 
     def delivered_again(self, t: int) -> None:
         """The same requests got the same numbers of tokens as by the last `delivered`."""

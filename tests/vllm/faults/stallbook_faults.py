@@ -44,12 +44,12 @@ def register() -> None:
 
 def _spoil() -> None:
     """The recorder's own code fails at every emission, as a defect in it would."""
-    from stallbook.adapters.steps import Steps
+    from stallbook.adapters.vllm.engine import Engine
 
     def emitted(*_: object) -> None:
         raise RuntimeError("planted")
 
-    Steps.emitted = emitted  # type: ignore[assignment, method-assign]
+    Engine.emitted = emitted  # type: ignore[assignment, method-assign]
 
 
 class Journal:

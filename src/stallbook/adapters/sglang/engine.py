@@ -10,12 +10,14 @@ from typing import Any, Final
 
 from stallbook.adapters.device import Track, cuda_lane
 from stallbook.adapters.later import CALL_NS, FEW, LONG_NS, Later, thread_cpu
+from stallbook.adapters.noter import Noter
 from stallbook.adapters.process import Process
 from stallbook.adapters.sglang import batches
 from stallbook.adapters.sglang.runner import watch
-from stallbook.adapters.sglang.steps import Overlapped
 from stallbook.adapters.stamps import Stamps
-from stallbook.adapters.steps import NO_GRAPH
+from stallbook.notes import sglang as notes
+from stallbook.notes.steps import NO_GRAPH
+from stallbook.notes.words import ARRIVED
 
 __all__ = ["HEALTH", "Engine"]
 
@@ -25,10 +27,6 @@ _STEP: Final = "_stallbook_step"
 """The attribute of a batch's result that carries the step's number: the batch itself goes on to be the next one's."""
 _GRAMMAR: Final = "grammar"
 _KV, _SEQS, _BUDGET = 1, 2, 3
-_PLANNED, _RAN, _EMITTED, _REPEATED, _RETRACTED, _GONE, _IDLE = range(7)
-
-Plan = tuple[int, int, int, int, Track | None, Sequence[str] | None]
-"""A step that is scheduled: number, start and end, CPU time after a rest, the device's track, who comes in with it."""
 
 
 class Engine:
@@ -42,22 +40,22 @@ class Engine:
             return
         self.recorder = recorder
         self.stamps = Stamps(self.clock)
-        self.steps = Overlapped(recorder, process.handles, self.stamps, False)
-        self.batches, self.watch = batches.Batches(self.steps), batches.Watch()
+        self.handles = process.handles
+        self.noter = Noter(recorder, self.stamps, self.clock)
+        self.watch = batches.Watch(self.handles)
         self.later = Later(self.work, recorder, self.hooks, self.clock, others=2)  # forward pass and sampling
+        self.note = self.later.entries.extend
         self.rested = True
         """Whether the thread had nothing to do since it was looked at last."""
         self.number = self.pending = 0
         """The step that was scheduled last; how many ran and have not emitted."""
-        self.plan: Plan | None = None
-        """Scheduled, and not kept yet."""
         self.took = 0
-        """What that costs, as sampled now and then."""
-        self.budget = -1
-        """Prompt tokens of the last prefill."""
+        """What the hook of a step's scheduling costs, as sampled now and then."""
         self.track: Track | None = None
-        self.steps.device = cuda_lane(self.hooks, self.clock)
-        self.graph = watch(self.hooks, scheduler, self.stamps, self.steps, lambda: self.track)
+        self.tracks: dict[int, Track] = {}
+        """The device's, of each step that has not emitted."""
+        self.noter.device = cuda_lane(self.hooks, self.clock)
+        self.graph = watch(self.hooks, scheduler, self.stamps, recorder, self.noter.device, lambda: self.track)
         self.queued = False
         self.compiling: set[str] = set()
         wrap = self.hooks.wrap
@@ -67,6 +65,8 @@ class Engine:
         wrap(scheduler, "_add_request_to_queue", self._add_request_to_queue)
         wrap(scheduler, "send_abort_output", self._send_abort_output)
         process.told_hooks()
+        chunk = getattr(scheduler, "chunked_prefill_size", None)
+        self.noter.told_by("sglang", notes.NAMES, chunk=chunk if isinstance(chunk, int) else 0)
         self.work([])  # what is made at the first time is made before anyone waits
         atexit.register(self.later.flush)  # runs before the recorder closes, which was registered before
 
@@ -74,7 +74,7 @@ class Engine:
 
     def _get_next_batch(self, original: Callable[..., Any]) -> Callable[..., Any]:
         clock, hooks, later, count = self.clock, self.hooks, self.later, itertools.count(1)
-        append, entries, device = later.append, later.entries, self.steps.device is not None
+        note, entries, device = self.note, later.entries, self.noter.device is not None
 
         @functools.wraps(original)
         def get_next_batch_to_run(*args: Any, **more: Any) -> Any:
@@ -84,29 +84,36 @@ class Engine:
                 try:
                     batch = getattr(plan, "batch_to_run", plan)
                     if batch:
-                        number = self.number = next(count)
-                        track = self.track = Track() if device else None
-                        new = [one.rid for one in batch.reqs] if batch.forward_mode.is_extend() else None
                         t1 = clock()
+                        number = self.number = next(count)
                         cpu, self.rested = thread_cpu() if self.rested else -1, False
-                        self.plan = number, t0, t1, cpu, track, new
-                        if not entries:
+                        note((notes.PLANNED, number, t0, t1, cpu))
+                        if batch.forward_mode.is_extend():
+                            self.comes_in(batch, t1)
+                        if device:
+                            self.track = self.tracks[number] = Track()
+                        if not later.steps:
                             self.took = clock() - t1 + CALL_NS
                     elif not self.pending:
                         self.rested = True
                         if entries:
-                            append((_IDLE, None))
+                            note((notes.IDLE,))
                             later.flush()
                             self.watch.clear()
+                            self.tracks.clear()
                 except Exception:
                     hooks.failed()
             return plan
 
         return get_next_batch_to_run
 
+    def comes_in(self, batch: Any, t: int) -> None:
+        """A step that prefills was scheduled."""
+        new = [self.handles.get(one.rid, -1) for one in batch.reqs]
+        self.note((notes.COMES_IN, t, len(new), *new))
+
     def _run_batch(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        clock, hooks, later, graph = self.clock, self.hooks, self.later, self.graph
-        append, entries = later.append, later.entries
+        clock, hooks, later, graph, note = self.clock, self.hooks, self.later, self.graph, self.note
 
         @functools.wraps(original)
         def run_batch(batch: Any, *args: Any, **more: Any) -> Any:
@@ -116,12 +123,11 @@ class Engine:
                 try:
                     if number:
                         t = clock()
-                        ran = NO_GRAPH if graph is None else graph(batch, result)
-                        append((_RAN, self.plan, number, ran))
-                        self.plan = None
+                        code, padded = NO_GRAPH if graph is None else graph(batch, result)
+                        note((notes.RAN, number, code, padded))
                         setattr(result, _STEP, number)
                         self.pending += 1
-                        if len(entries) == 1:
+                        if not later.steps:
                             later.first(t - self.took)
                 except Exception:
                     hooks.failed()
@@ -130,19 +136,15 @@ class Engine:
         return run_batch
 
     def _process_batch_result(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        clock, hooks, later, look = self.clock, self.hooks, self.later, self.watch.look
-        append, entries, waits = later.append, later.entries, str(getattr(self.scheduler, "device", "")) != "cpu"
+        clock, hooks, later, look, note = self.clock, self.hooks, self.later, self.watch.look, self.note
+        waits = str(getattr(self.scheduler, "device", "")) != "cpu"
 
         @functools.wraps(original)
         def process_batch_result(batch: Any, result: Any, *args: Any, **more: Any) -> Any:
             t, wait = clock(), None
-            if hooks.on:
+            if hooks.on and waits:
                 try:
-                    if self.plan is not None:  # the next step does not run before this one is done with
-                        append((_PLANNED, self.plan))
-                        self.plan = None
-                    if waits:
-                        wait = batches.wait_of(result, clock)
+                    wait = batches.wait_of(result, clock)
                 except Exception:
                     hooks.failed()
             returned = original(batch, result, *args, **more)
@@ -155,10 +157,14 @@ class Engine:
                         t1 = clock()
                         told = look(batch, result)
                         if told is None:
-                            append((_REPEATED, number, t, t1, thread_cpu()))
+                            note((notes.REPEATED, number, t, t1, thread_cpu()))
                         else:
-                            append((_EMITTED, number, told, t, t1, thread_cpu()))
-                        if len(entries) > FEW or t1 - later.since > LONG_NS:
+                            note((notes.EMITTED, number, t, t1, thread_cpu(), *notes.noted(told)))
+                            self.ended(batch, told.ended)
+                        if track := self.tracks.pop(number, None):
+                            self.noter.ran(number, track, t)
+                        later.steps += 1
+                        if later.steps > FEW or t1 - later.since > LONG_NS:
                             later.look(t1)
                 except Exception:
                     hooks.failed()
@@ -174,11 +180,11 @@ class Engine:
         try:
             self.queued = False
             if not request.rid.startswith(HEALTH):
-                self.steps.comes_again(request.rid, self.later.flush)
                 limit = getattr(request.sampling_params, "max_new_tokens", None)
                 handle = self.process.arrived(
                     request.rid, len(request.input_ids or ()) or -1, -1 if limit is None else limit, self.clock()
                 )
+                self.note((ARRIVED, handle))
         except Exception:
             self.hooks.failed()
         result = original()
@@ -198,7 +204,7 @@ class Engine:
                     self.queued = True
                     if request.rid in self.compiling:
                         self.compiling.discard(request.rid)
-                        self.recorder.release(self.process.handles.get(request.rid, -1), _GRAMMAR)
+                        self.recorder.release(self.handles.get(request.rid, -1), _GRAMMAR)
                 except Exception:
                     self.hooks.failed()
             return original(request, *args, **more)
@@ -212,7 +218,7 @@ class Engine:
         try:
             if lost is None:
                 lost = max(len(request.origin_input_ids) + len(request.output_ids) - 1, 0)
-            self.later.append((_RETRACTED, request.rid, int(lost), self.clock()))
+            self.note((notes.RETRACTED, self.handles.get(request.rid, -1), int(lost), self.clock()))
         except Exception:
             self.hooks.failed()
         return result
@@ -224,48 +230,27 @@ class Engine:
             if self.hooks.on:
                 try:
                     self.compiling.discard(request.rid)
-                    self.later.append((_GONE, request.rid, self.clock()))
+                    handle = self.handles.pop(request.rid, -1)
+                    self.note((notes.GONE, handle, self.clock()))
+                    self.recorder.done(handle)
                 except Exception:
                     self.hooks.failed()
             return result
 
         return send_abort_output
 
+    def ended(self, batch: Any, handles: Sequence[int]) -> None:
+        """Requests of a batch are done."""
+        if handles:
+            for request in [one.rid for one in batch.reqs if self.handles.get(one.rid) in handles]:
+                self.recorder.done(self.handles.pop(request))
+
     # What is done with it, some steps at a time.
 
-    def work(self, entries: list[Any]) -> None:
-        """Write what the hooks saw."""
-        steps, followed = self.steps, self.batches
-        usual, self.watch.requests = self.watch.requests, ()  # if this fails, what comes next is not like anything
-        steps.begin()
-        for entry in entries:
-            kind = entry[0]
-            if kind == _RAN:
-                _, plan, number, graph = entry
-                if plan is not None:
-                    self._planned(plan)
-                steps.ran(number, graph)
-            elif kind == _REPEATED:
-                _, number, t, t1, cpu = entry
-                followed.repeated(number, t, t1, cpu)
-            elif kind == _EMITTED:
-                self.budget = followed.emitted(*entry[1:])
-            elif kind == _PLANNED:
-                self._planned(entry[1])
-            elif kind == _RETRACTED:
-                steps.evict(*entry[1:])
-            elif kind == _GONE:
-                followed.left([entry[1]], entry[2])
-            else:
-                steps.rests()
-        steps.write(self.clock(), self._blocked())
-        self.watch.requests = usual
-
-    def _planned(self, plan: Plan) -> None:
-        number, t0, t1, cpu, track, new = plan
-        self.steps.planned(number, t0, t1, cpu, track)
-        if new is not None:
-            self.batches.admitted(new, t1)
+    def work(self, entries: list[int]) -> None:
+        """Write what the hooks saw. Each such record says in full who is in its first batch."""
+        self.watch.requests = ()
+        self.noter.write(entries, self._blocked())
 
     def _blocked(self) -> int:
         """What keeps the first waiting request out."""
@@ -274,7 +259,4 @@ class Engine:
             return 0
         if len(scheduler.running_batch.reqs) >= scheduler.max_running_requests:
             return _SEQS
-        chunk = getattr(scheduler, "chunked_prefill_size", None)
-        if scheduler.chunked_req is not None or (chunk and self.budget >= chunk):
-            return _BUDGET
-        return _KV
+        return _KV if scheduler.chunked_req is None else _BUDGET

@@ -6,11 +6,11 @@ import functools
 from collections.abc import Callable
 from typing import Any, Final
 
-from stallbook.adapters.device import Track
+from stallbook.adapters.device import DeviceLane, Track
 from stallbook.adapters.hooks import Hooks
-from stallbook.adapters.sglang.steps import Overlapped
 from stallbook.adapters.stamps import Stamps
-from stallbook.adapters.steps import NO_GRAPH
+from stallbook.notes.steps import NO_GRAPH
+from stallbook.record import WholeRecorder
 
 __all__ = ["watch"]
 
@@ -22,20 +22,20 @@ _LAUNCH: Final = "launch"
 
 
 def watch(
-    hooks: Hooks, scheduler: Any, stamps: Stamps, steps: Overlapped, track: Callable[[], Track | None]
-) -> Callable[[Any, Any], tuple[int, int]] | None:
+    hooks: Hooks, scheduler: Any, stamps: Stamps, recorder: WholeRecorder, lane: DeviceLane | None,
+    track: Callable[[], Track | None],
+) -> Callable[[Any, Any], tuple[int, int]] | None:  # fmt: skip
     """Stamp forward pass and sampling from now on. Returns what tells a batch's graph code and padded size, if any.
 
     `track()` is the device's, of the step that runs now.
     """
     worker = getattr(scheduler, "tp_worker", None)
     runner = getattr(worker, "model_runner", None)
-    recorder, on_device = steps.recorder, steps.device is not None
-    for name, host in (("forward", _LAUNCH if on_device else "decode"), ("sample", "sample")):
-        enter, leave = stamps.stamp(recorder.name(host)), stamps.stamp(steps.handoff)
-        if on_device:
-            enter = _also(enter, hooks, steps, track, recorder.name("decode" if name == "forward" else name))
-            leave = _also(leave, hooks, steps, track, -1)
+    for name, host in (("forward", "decode" if lane is None else _LAUNCH), ("sample", "sample")):
+        enter, leave = stamps.stamp(recorder.name(host)), stamps.stamp(recorder.name("dispatch"))
+        if lane is not None:
+            enter = _also(enter, hooks, lane, track, recorder.name("decode" if name == "forward" else name))
+            leave = _also(leave, hooks, lane, track, -1)
         hooks.wrap(runner, name, functools.partial(_between, enter, leave), f"model_runner.{name}")
     graphs = next((g for g in (getattr(runner, name, None) for name in _RUNNERS) if g is not None), None)
     if graphs is getattr(runner, "eager_runner", None):
@@ -56,15 +56,15 @@ def _between(enter: Callable[[], Any], leave: Callable[[], Any], original: Calla
 
 
 def _also(
-    stamp: Callable[[], Any], hooks: Hooks, steps: Overlapped, track: Callable[[], Track | None], name: int
+    stamp: Callable[[], Any], hooks: Hooks, lane: DeviceLane, track: Callable[[], Track | None], name: int
 ) -> Callable[[], Any]:  # fmt: skip
     """Stamp the host and the device."""
 
     def both() -> None:
         stamp()
         try:
-            if hooks.on and steps.device is not None and (now := track()) is not None:
-                steps.device.mark(now, name)
+            if hooks.on and (now := track()) is not None:
+                lane.mark(now, name)
         except Exception:
             hooks.failed()
 

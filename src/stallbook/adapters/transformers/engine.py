@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from threading import get_ident
 from types import ModuleType
 from typing import Any, Final
 
 from stallbook.adapters.device import Track
 from stallbook.adapters.later import FEW, LONG_NS, Later, thread_cpu
+from stallbook.adapters.noter import Noter
 from stallbook.adapters.process import Process
 from stallbook.adapters.settings import settings
 from stallbook.adapters.stamps import Stamps
-from stallbook.adapters.steps import Steps
 from stallbook.adapters.transformers import requests, runner
-from stallbook.adapters.transformers.batches import EMITTED, SCHEDULED, Batches
+from stallbook.adapters.transformers.batches import Batches
 from stallbook.adapters.transformers.frontend import Frontend
+from stallbook.notes import transformers as notes
+from stallbook.notes.words import ARRIVED, WINDOWS
+from stallbook.record import WholeRecorder
 
 __all__ = ["Engine", "install"]
 
@@ -35,8 +38,14 @@ _SETTINGS: Final = {
 }  # fmt: skip
 _OTHERS: Final = 5
 """Hooks of a step that leave no entry: its batch is laid out, run, sampled, back; who was cancelled."""
+_KV, _SEQS = 1, 2
 _WAITING: Final = (0, 3)
 """`RequestStatus` of a request that gets none of the tokens in flight: pending, finished."""
+
+
+def _waits(state: Any) -> bool:
+    """Whether a request gets none of the tokens in flight."""
+    return state.status in _WAITING
 
 
 def install(module: ModuleType, process: Process) -> Engine:
@@ -59,9 +68,12 @@ class Engine:
     def __init__(self, process: Process) -> None:
         self.process, self.hooks, self.clock = process, process.hooks, process.clock
         self.frontend = process.frontend = process.frontend or Frontend(process)
+        self.handles = process.handles
         self.session = self.count = 0
-        self.steps: Steps | None = None
         self.later: Later | None = None
+        self.recorder: WholeRecorder
+        self.stamps: Stamps
+        self.noter: Noter
         self._forget()
         process.after_fork.append(self._forked)
 
@@ -82,12 +94,16 @@ class Engine:
         self.graphs: runner.Graphs | None = None
         self.tensors = 0
         self.batch: list[Any] = []
-        self.emission: tuple[Any, int, Collection[str]] | None = None
+        self.emission: tuple[int, int, Collection[int]] | None = None
+        """When, of which step, and who is out of it by now."""
         self.ended: list[str] = []
         self.batches: Batches | None = None
         self.updating = self.offloading = False
-        self.windows: list[bytes] = []
+        self.windows: list[int] = []
+        """Name, start and end of what has a name of its own in the step that is scheduled now."""
         self.track: Track | None = None
+        self.tracks: dict[int, Track] = {}
+        """The device's, of each step that has not emitted."""
 
     # The loop begins and ends.
 
@@ -112,7 +128,8 @@ class Engine:
         try:
             if self.later is not None and self.processor is not None:
                 self.later.flush()
-                self.frontend.write(last=True)
+                self.later.entries += self.frontend.noted(last=True)
+                self.later.flush()
         except Exception:
             self.hooks.failed()
         runner.undo(self)
@@ -144,15 +161,18 @@ class Engine:
             self.hooks.on = False
             return
         self.recorder = recorder
-        if self.steps is None or self.later is None:
+        if self.later is None:
             self.stamps = Stamps(self.clock)
-            self.steps = Steps(recorder, self.process.handles, self.stamps, apart=False, handoff="runner")
+            self.noter = Noter(recorder, self.stamps, self.clock)
+            self.noter.told_by("transformers", notes.NAMES)
             self.later = Later(self.work, recorder, self.hooks, self.clock, _OTHERS)
-        self.steps.renew()
-        self.frontend.write()  # what was handed out since the last manager's end
+        self.noter.renew()
+        self.later.entries += self.frontend.noted()  # what was handed out since the last manager's end
+        self.later.entries += (notes.RENEWED, processor.max_batch_tokens)
+        self.handles.clear()
         self.session += 1
         self.scheduler, self.offloader = processor.scheduler, processor.offloading_manager
-        self.batches = Batches(self.steps, self.frontend, processor, self.session)
+        self.batches = Batches(self.handle_of)
         runner.watch(self, processor)
         requests.watch(self)
         wrap, kind = self.hooks.wrap, type(processor)
@@ -160,13 +180,36 @@ class Engine:
         wrap(kind, "update_batch", self._update_batch)
         self.process.told_hooks()
         self.processor = processor
+        self.later.flush()  # what is told of the steps to come is not to stand before that
+
+    # Requests come and go.
+
+    def arrived(self, state: Any) -> int:
+        """A request came in. Returns its handle."""
+        handle = self.frontend.arrived(*requests.told(state), self.session)
+        if self.later is not None:
+            self.later.entries += (ARRIVED, handle)
+        return handle
+
+    def handle_of(self, state: Any) -> int:
+        """A request's handle: another answer to a prompt had no arrival."""
+        handle = self.handles.get(state.request_id)
+        return self.arrived(state) if handle is None else handle
+
+    def finished(self, ended: Sequence[str], t: int) -> None:
+        """Requests are done, or were given up."""
+        handles = self.frontend.gone(ended)
+        for handle in handles:
+            self.recorder.done(handle)
+        if self.later is not None:
+            self.later.entries += (notes.FINISHED, t, len(handles), *handles)
 
     # What runs in each step: as little as can be.
 
     def _prepare_next_batch(self, original: Callable[..., Any]) -> Callable[..., Any]:
         clock, hooks, later = self.clock, self.hooks, self.later
         assert later is not None
-        entries = later.entries
+        note = later.entries.extend
 
         @functools.wraps(original)
         def prepare_next_batch(processor: Any, *args: Any, **more: Any) -> Any:
@@ -176,11 +219,13 @@ class Engine:
             if hooks.on and processor is self.processor and (batches := self.batches) is not None:
                 try:
                     if found:
-                        self.count += 1
-                        plan = batches.takes_off(self.batch, self.count)
-                        later.append((SCHEDULED, plan, self.count, t0, self.tensors, self.track, self.windows))
-                        self.windows = []
-                        if len(entries) == 1:
+                        step = self.count = self.count + 1
+                        if (plan := batches.takes_off(self.batch, step)) is not None:
+                            note((notes.PLAN, *plan.noted()))
+                        note((notes.SCHEDULED, step, t0, self.tensors))
+                        if self.windows or self.track is not None:
+                            self.keeps(step)
+                        if not later.steps:
                             later.first(t1)
                     else:
                         self.rests()
@@ -189,6 +234,14 @@ class Engine:
             return found
 
         return prepare_next_batch
+
+    def keeps(self, step: int) -> None:
+        """What else is known of a step that was scheduled."""
+        if self.windows and self.later is not None:
+            self.later.entries += (WINDOWS, step, 0, len(self.windows) // 3, *self.windows)
+            self.windows = []
+        if self.track is not None:
+            self.tracks[step] = self.track
 
     def rests(self) -> None:
         """There is nothing to run."""
@@ -201,16 +254,16 @@ class Engine:
         self.batch, self.tensors = batch, t
 
     def came_back(self, batch: list[Any], t: int) -> None:
-        """The tokens of a batch are here."""
-        without: Collection[str] = ()
-        if len(self.inputs) > 1:  # while it ran, some of its requests finished or lost their cache
-            without = {one.state.request_id for one in batch if one.state.status in _WAITING}
-        self.emission = batch, t, without
+        """The tokens of a batch are here. While it ran, some of its requests finished or lost their cache, if the next
+        one is made while one runs.
+        """
+        if self.batches is not None:
+            self.emission = (t, *self.batches.lands(batch, _waits if len(self.inputs) > 1 else None))
 
     def _update_batch(self, original: Callable[..., Any]) -> Callable[..., Any]:
         clock, hooks, later = self.clock, self.hooks, self.later
         assert later is not None
-        entries = later.entries
+        note = later.entries.extend
 
         @functools.wraps(original)
         def update_batch(processor: Any, *args: Any, **more: Any) -> Any:
@@ -224,14 +277,17 @@ class Engine:
             try:
                 t1, emission = clock(), self.emission
                 if emission is not None and self.batches is not None:
-                    ended, self.ended, self.emission = self.ended, [], None
-                    batch, t, without = emission
-                    step, plan = self.batches.lands(batch)
+                    self.emission = None
+                    t, step, without = emission
                     if step:
-                        later.append((EMITTED, step, plan, t, without, t1, thread_cpu(), ended))
-                    elif ended:
-                        later.append((requests.FINISHED, ended, t1))
-                    if len(entries) > FEW or t1 - later.since > LONG_NS:
+                        note((notes.EMITTED, step, t, t1, thread_cpu(), len(without), *without))
+                        if track := self.tracks.pop(step, None):
+                            self.noter.ran(step, track, t)
+                        later.steps += 1
+                    if self.ended:
+                        self.finished(self.ended, t1)
+                        self.ended = []
+                    if later.steps > FEW or t1 - later.since > LONG_NS:
                         later.look(t1)
             except Exception:
                 hooks.failed()
@@ -239,7 +295,18 @@ class Engine:
 
         return update_batch
 
-    def work(self, entries: list[Any]) -> None:
-        """Write what the hooks saw."""
+    # Some steps at a time.
+
+    def work(self, entries: list[int]) -> None:
+        """Write what the hooks saw. Each such record says in full who is in its first batch."""
         if self.batches is not None:
-            self.batches.work(entries)
+            self.batches.tell_anew()
+            entries += self.frontend.noted()
+            self.noter.write(entries, self._blocked())
+
+    def _blocked(self) -> int:
+        """What keeps the first waiting request out."""
+        scheduler = self.scheduler
+        if not scheduler.waiting_requests:
+            return 0
+        return _SEQS if len(scheduler.active_requests) >= scheduler.max_requests_per_batch else _KV

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from stallbook.adapters.process import Process
 from stallbook.adapters.transformers.handed import Handed
+from stallbook.notes.transformers import AGAIN, DELIVERED
 
 __all__ = ["Frontend", "install"]
 
@@ -33,7 +34,7 @@ def install(module: ModuleType, process: Process) -> None:
 
 
 class Frontend:
-    """Arrivals and deliveries of this process. Hooks of any thread put in; `write` runs on the generation thread."""
+    """Arrivals and deliveries of this process. Hooks of any thread put in; `noted` runs on the generation thread."""
 
     def __init__(self, process: Process) -> None:
         self.process, self.hooks, self.clock = process, process.hooks, process.clock
@@ -122,11 +123,11 @@ class Frontend:
 
     # On the generation thread.
 
-    def arrived(self, request: str, prompt: int, limit: int, made: int, session: int) -> None:
-        """A request that was made at `made` reached the generation thread."""
+    def arrived(self, request: str, prompt: int, limit: int, made: int, session: int) -> int:
+        """A request that was made at `made` reached the generation thread. Returns its handle."""
         process, recorder = self.process, self.process.recorder
         if recorder is None:
-            return
+            return -1
         came = self.came.pop(request, made)
         name = f"{request}@{session}" if session > 1 and request.startswith(_OWN_NAMES) else request
         handle = process.handles[request] = recorder.arrive(name, prompt, limit, min(came, made))
@@ -135,34 +136,37 @@ class Frontend:
         if came < made:
             recorder.hold(handle, _TOKENIZE, came)
             recorder.release(handle, _TOKENIZE, made)
+        return handle
 
-    def gone(self, requests: Iterable[str]) -> None:
-        """Requests are done: what was handed out of them may still have to be told."""
+    def gone(self, requests: Iterable[str]) -> list[int]:
+        """Requests are done: what was handed out of them may still have to be told. Returns their handles."""
+        found = []
         for request in requests:
-            if (handle := self.process.handles.get(request)) is not None:
+            if (handle := self.process.handles.pop(request, None)) is not None:
                 self.finished[request] = handle
+                found.append(handle)
         while len(self.finished) > _REMEMBERED:
             del self.finished[next(iter(self.finished))]
+        return found
 
-    def write(self, last: bool = False) -> None:
-        """Write what was handed out since the last time. last: what may go on, too."""
+    def noted(self, last: bool = False) -> list[int]:
+        """What was handed out since the last time. last: what may go on, too."""
+        notes: list[int] = []
         for one in self.handed.take(_NEVER if last else self.clock()):
             if not isinstance(one, int):
                 self.last = one[0]
-                self._deliver(*one)
-            elif self.alike and self.process.recorder is not None:
-                self.process.recorder.delivered_again(one)
+                notes += self._delivered(*one)
+            elif self.alike:
+                notes += (AGAIN, one)
             else:
-                self._deliver(self.last, [1] * len(self.last), one)
+                notes += self._delivered(self.last, [1] * len(self.last), one)
+        return notes
 
-    def _deliver(self, names: list[str], tokens: list[int], t: int) -> None:
-        recorder = self.process.recorder
-        if recorder is None:
-            return
+    def _delivered(self, names: list[str], tokens: list[int], t: int) -> Iterable[int]:
         known, done = self.process.handles, self.finished
         handles = [known.get(request, done.get(request, -1)) for request in names]
         if min(handles, default=0) < 0 or min(tokens, default=1) < 1:  # never seen; or of an answer that did not grow
             found = [pair for pair in zip(handles, tokens, strict=True) if pair[0] >= 0 < pair[1]]
             handles, tokens = [handle for handle, _ in found], [count for _, count in found]
-        recorder.delivered(handles, tokens, t)
         self.alike = True
+        return DELIVERED, t, len(handles), *handles, *tokens

@@ -4,58 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from itertools import compress
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
+
+from stallbook.notes.transformers import EVICTED
 
 if TYPE_CHECKING:
     from stallbook.adapters.transformers.engine import Engine
 
-__all__ = ["ARRIVED", "EVICTED", "FINISHED", "Plan", "told", "watch"]
-
-ARRIVED: Final = "arrived"
-EVICTED: Final = "evicted"
-FINISHED: Final = "finished"
-_STATE, _ID = attrgetter("state"), attrgetter("state.request_id")
-_LENGTH, _NEW = attrgetter("query_length"), attrgetter("has_new_token")
-
-Told = tuple[dict[str, int], int, dict[str, int]]
-
-
-class Plan:
-    """Who is in a batch, with how many tokens.
-
-    It is made behind a forward pass, where no more is done than has to be: what is told of it is worked out later.
-    steady: all decode, so that the next batch of these is the same.
-    """
-
-    __slots__ = ("_ids", "_lengths", "_new", "_told", "states", "steady")
-
-    def __init__(self, batch: list[Any]) -> None:
-        self.states = list(map(_STATE, batch))
-        self._ids = list(map(_ID, batch))
-        self._lengths = list(map(_LENGTH, batch))
-        self._new = list(map(_NEW, batch))
-        self.steady = self._lengths.count(1) == self._new.count(True) == len(batch)
-        self._told: Told | None = None
-
-    def again(self, batch: list[Any]) -> bool:
-        """Whether `batch` is of the same requests, decoding."""
-        return (
-            self.steady
-            and list(map(_STATE, batch)) == self.states
-            and list(map(_LENGTH, batch)) == self._lengths
-            and list(map(_NEW, batch)) == self._new
-        )
-
-    @property
-    def told(self) -> Told:
-        """Each request's tokens, how many in all, and one for each that gets one."""
-        if self._told is None:
-            scheduled = dict(zip(self._ids, self._lengths, strict=True))
-            tokens = scheduled if self.steady else dict.fromkeys(compress(self._ids, self._new), 1)
-            self._told = scheduled, sum(self._lengths), tokens
-        return self._told
+__all__ = ["told", "watch"]
 
 
 def watch(engine: Engine) -> None:
@@ -88,7 +44,7 @@ def _add_waiting_request(engine: Engine, original: Callable[..., Any]) -> Callab
     def add_waiting_request(scheduler: Any, state: Any, *args: Any, **more: Any) -> Any:
         if engine.hooks.on and scheduler is engine.scheduler and not engine.offloading and engine.later is not None:
             try:
-                engine.later.append((ARRIVED, *told(state)))
+                engine.arrived(state)
             except Exception:
                 engine.hooks.failed()
         return original(scheduler, state, *args, **more)
@@ -106,7 +62,7 @@ def _finish_request(engine: Engine, original: Callable[..., Any]) -> Callable[..
                 if engine.updating:
                     engine.ended.append(request_id)
                 else:
-                    engine.later.append((FINISHED, [request_id], engine.clock()))
+                    engine.finished([request_id], engine.clock())
             except Exception:
                 engine.hooks.failed()
         return original(scheduler, request_id, *args, **more)
@@ -120,7 +76,7 @@ def _clear_cancelled_requests(engine: Engine, original: Callable[..., Any]) -> C
         result = original(scheduler, *args, **more)
         if result and engine.hooks.on and scheduler is engine.scheduler and engine.later is not None:
             try:
-                engine.later.append((FINISHED, [one.request_id for one in result], engine.clock()))
+                engine.finished([one.request_id for one in result], engine.clock())
             except Exception:
                 engine.hooks.failed()
         return result
@@ -158,9 +114,10 @@ def _evicted(engine: Engine, starved: dict[str, int], t: int) -> None:
     """Of the starved, whoever is not active any more was evicted at `t`."""
     active, waiting = engine.scheduler.active_requests, engine.scheduler.waiting_requests
     for request, computed in starved.items():
-        if request not in active and engine.later is not None:
+        handle = engine.handles.get(request, -1)
+        if request not in active and handle >= 0 and engine.later is not None:
             kept = getattr(waiting.get(request), "is_cpu_offloaded", False)
-            engine.later.append((EVICTED, request, 0 if kept else computed, t, not kept))
+            engine.later.entries += (EVICTED, handle, 0 if kept else computed, t, not kept)
 
 
 def _swap(engine: Engine, name: int, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -172,7 +129,7 @@ def _swap(engine: Engine, name: int, original: Callable[..., Any]) -> Callable[.
         result = original(offloader, *args, **more)
         if engine.hooks.on and offloader is engine.offloader:
             try:
-                engine.windows.append(engine.recorder.host_window(name, t0, engine.clock()))
+                engine.windows += (name, t0, engine.clock())
             except Exception:
                 engine.hooks.failed()
         return result

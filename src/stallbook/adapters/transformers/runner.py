@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from stallbook.adapters.device import DeviceLane, Track, cuda_lane
+from stallbook.notes.words import GRAPH
 
 if TYPE_CHECKING:
     from stallbook.adapters.transformers.engine import Engine
@@ -23,8 +24,7 @@ def watch(engine: Engine, processor: Any) -> None:
     pairs = getattr(ios, "io_pairs", None)
     engine.runner = runner
     engine.inputs = tuple(pair.host_io for pair in pairs) if pairs else (ios,)
-    assert engine.steps is not None
-    lane = engine.steps.device = cuda_lane(engine.hooks, engine.clock)
+    lane = engine.noter.device = cuda_lane(engine.hooks, engine.clock)
     if lane is not None:
         lane.stream = getattr(ios, "compute_stream", None)
     wrap, kind = engine.hooks.wrap, type(engine.inputs[0])
@@ -65,7 +65,7 @@ def _prepare_batch_tensors(engine: Engine, original: Callable[..., Any]) -> Call
         if engine.hooks.on and ios in engine.inputs:
             try:
                 engine.laid_out(ios.requests_in_batch, t)
-                engine.track = Track() if engine.steps is not None and engine.steps.device is not None else None
+                engine.track = Track() if engine.noter.device is not None else None
             except Exception:
                 engine.hooks.failed()
         return result
@@ -90,8 +90,7 @@ def _prepare_batch_update(engine: Engine, original: Callable[..., Any]) -> Calla
 
 
 def _compute_batch(engine: Engine, original: Callable[..., Any]) -> Callable[..., Any]:
-    recorder, stamps, steps = engine.recorder, engine.stamps, engine.steps
-    assert steps is not None
+    recorder, stamps, noter = engine.recorder, engine.stamps, engine.noter
     decode = recorder.name("decode")
     forward, launch = stamps.stamp(decode), stamps.stamp(recorder.name("launch"))
     waits = stamps.stamp(recorder.name("dispatch"))
@@ -100,7 +99,7 @@ def _compute_batch(engine: Engine, original: Callable[..., Any]) -> Callable[...
     def compute_batch(runner: Any, *args: Any, **more: Any) -> Any:
         if not engine.hooks.on or runner is not engine.runner:
             return original(runner, *args, **more)
-        lane, t = steps.device, engine.clock() if engine.graphs is not None else 0
+        lane, t = noter.device, engine.clock() if engine.graphs is not None else 0
         if lane is None:
             forward()
         else:
@@ -127,9 +126,9 @@ def _mark(engine: Engine, lane: DeviceLane, name: int = -1) -> None:
 
 def _took(engine: Engine, t: int) -> None:
     """Which path the pass took that was launched at `t`."""
-    graphs, steps = engine.graphs, engine.steps
-    if graphs is not None and steps is not None:
-        steps.graphs.append((t, _CAPTURED if graphs.replayed else _EAGER, graphs.padded))
+    graphs, later = engine.graphs, engine.later
+    if graphs is not None and later is not None:
+        later.entries += (GRAPH, t, _CAPTURED if graphs.replayed else _EAGER, graphs.padded)
         graphs.replayed = False
 
 
@@ -139,7 +138,7 @@ def _sample(engine: Engine, original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def sample(*args: Any, **more: Any) -> Any:
-        lane = engine.steps.device if engine.steps is not None else None
+        lane = engine.noter.device
         if lane is None:
             stamp()
         else:

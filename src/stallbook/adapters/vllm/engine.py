@@ -8,17 +8,20 @@ import functools
 import itertools
 import sys
 import weakref
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any, Final
 
 from stallbook.adapters.device import Track
 from stallbook.adapters.later import FEW, LONG_NS, Later, thread_cpu
+from stallbook.adapters.noter import Noter
 from stallbook.adapters.process import Process
 from stallbook.adapters.settings import settings
 from stallbook.adapters.stamps import Stamps
-from stallbook.adapters.steps import Steps
 from stallbook.adapters.vllm import scopes
+from stallbook.adapters.vllm.outputs import resumed, tokens_of
+from stallbook.notes import vllm as notes
+from stallbook.notes.words import ARRIVED, GRAPH
 
 __all__ = ["STEP", "Engine", "install"]
 
@@ -45,11 +48,7 @@ _SETTINGS: Final = {
     "lora_config": ("max_loras", "max_cpu_loras"),
     "observability_config": ("jit_monitor_mode",),
 }  # fmt: skip
-_KV, _SEQS, _BUDGET = 1, 2, 3
-_SCHEDULED, _EMITTED, _EVICTED = range(3)
-
-Emission = tuple[Mapping[str, int], int, Mapping[str, int]]
-"""Tokens that were scheduled for each request, all of them, and how many each got."""
+_KV, _SEQS = 1, 2
 
 
 def install(module: ModuleType, process: Process) -> None:
@@ -102,15 +101,15 @@ class Engine:
             undo()  # the hooks of a worker that turned out to be the engine's own
         process.undo.clear()  # they hold it, and so the model
         self.stamps = Stamps(self.clock)
-        self.full = False
-        """Whether the last step took all the tokens that one may take."""
+        self.handles = process.handles
         self.out: set[str] = set()
         """Requests that were evicted and are not known to be back."""
-        self.usual: Emission | None = None
-        """The last step's, if each request got the one token that was scheduled for it. Kept for all that repeat it."""
-        self.most_tokens, self.most_requests = (
-            getattr(scheduler, name, sys.maxsize) for name in ("max_num_scheduled_tokens", "max_num_running_reqs")
-        )
+        self.usual: Mapping[str, int] | None = None
+        """The tokens scheduled in the last step that emitted, if each of its requests got the one that was; that step
+        is `usual_step`."""
+        self.changed = self.usual_step = 0
+        """The last step with which requests came or went."""
+        self.most_requests = getattr(scheduler, "max_num_running_reqs", sys.maxsize)
         executor = core.model_executor
         inside = getattr(executor, "driver_worker", None)
         index = int(getattr(core, "engine_index", 0) or 0)
@@ -127,21 +126,32 @@ class Engine:
         if recorder is None or not recorder.on:
             return
         self.recorder = recorder
-        self.steps = Steps(recorder, process.handles, self.stamps, inside is None)
+        self.begins(inside)
+        with contextlib.suppress(TypeError):
+            weakref.finalize(core, self._gone).atexit = False
+
+    def begins(self, inside: Any) -> None:
+        """Record from here on. inside: the worker, if it is in this process."""
+        recorder, scheduler = self.recorder, self.scheduler
+        self.apart = inside is None
+        self.noter = Noter(recorder, self.stamps, self.clock)
         self.later = Later(self.work, recorder, self.hooks, self.clock)
+        self.note = self.later.entries.extend
         self.track: Track | None = None
+        self.tracks: dict[int, Track] = {}
+        """The device's, of each step that has not emitted."""
         if inside is not None:
-            self.steps.device = scopes.take_over(self.hooks, self.stamps, recorder, "dispatch", lambda: self.track)
+            self.noter.device = scopes.take_over(self.hooks, self.stamps, recorder, "dispatch", lambda: self.track)
             scopes.watch_graphs(self.hooks, inside, self._dispatched)
         wrap = self.hooks.wrap
         wrap(scheduler, "schedule", self._schedule)
         wrap(scheduler, "update_from_output", self._update_from_output)
         wrap(scheduler, "_preempt_request", self._preempt_request)
         wrap(scheduler, "add_request", self._add_request)
-        process.told_hooks()
+        self.process.told_hooks()
+        most = getattr(scheduler, "max_num_scheduled_tokens", sys.maxsize)
+        self.noter.told_by("vllm", notes.names(self.apart), apart=self.apart, most=most)
         atexit.register(self.later.flush)  # runs before the recorder closes, which was registered before
-        with contextlib.suppress(TypeError):
-            weakref.finalize(core, self._gone).atexit = False
 
     def _gone(self) -> None:
         """The program has no more use for the engine core, and may make another one: hold nothing of it."""
@@ -150,15 +160,14 @@ class Engine:
         scopes.give_back()
 
     def _dispatched(self, code: int, padded: int) -> None:
-        self.steps.graphs.append((self.clock(), code, padded))
+        self.note((GRAPH, self.clock(), code, padded))
 
     # What runs in each step: as little as can be. What the engine made for a step is looked at while it is in the
     # cache, and not kept: later it would be cold, and freed cold.
 
     def _schedule(self, original: Callable[..., Any]) -> Callable[..., Any]:
         clock, hooks, later, count = self.clock, self.hooks, self.later, itertools.count(1)
-        append, apart, device = later.append, self.steps.apart, self.steps.device is not None
-        entries, out = later.entries, self.out
+        note, apart, device, out = self.note, self.apart, self.noter.device is not None, self.out
 
         @functools.wraps(original)
         def schedule(*args: Any, **more: Any) -> Any:
@@ -168,13 +177,15 @@ class Engine:
                 try:
                     t1, step, total = clock(), next(count), output.total_num_scheduled_tokens
                     output._stallbook_step = step  # STEP
-                    track = self.track = Track() if device else None
-                    cpu = thread_cpu() if apart else 0
-                    told = output if out or output.scheduled_new_reqs or output.finished_req_ids else None
-                    append((_SCHEDULED, step, total, t0, t1, track, cpu, told))
+                    if out or output.scheduled_new_reqs or output.finished_req_ids:
+                        self.changes(output, step, t0, t1)
                     if not total:
                         later.flush()  # the engine rests
-                    elif len(entries) == 1:
+                        return output
+                    note((notes.SCHEDULED, step, t0, t1, thread_cpu() if apart else 0, total))
+                    if device:
+                        self.track = self.tracks[step] = Track()
+                    if not later.steps:
                         later.first(t1)
                 except Exception:
                     hooks.failed()
@@ -182,8 +193,27 @@ class Engine:
 
         return schedule
 
+    def changes(self, output: Any, step: int, t0: int, t1: int) -> None:
+        """Who was done before a step was scheduled in [t0, t1), who comes in with it, and who is back."""
+        self.changed = step
+        if done := output.finished_req_ids:
+            handles = [handle for one in done if (handle := self.handles.pop(one, None)) is not None]
+            for handle in handles:
+                self.recorder.done(handle)
+            self.note((notes.FINISHED, t0, len(handles), *handles))
+            self.out.difference_update(done)
+        if output.total_num_scheduled_tokens:
+            placed = [*(one.req_id for one in output.scheduled_new_reqs), *resumed(output)]
+            self.note((notes.PLACED, t1, *notes.each(self.of(placed), ())))
+            self.out.difference_update(placed)
+
+    def of(self, requests: Iterable[str]) -> Iterable[int]:
+        """Their handles; -1 for one that is not recorded."""
+        get = self.handles.get
+        return (get(one, -1) for one in requests)
+
     def _update_from_output(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        clock, hooks, later, append, entries = self.clock, self.hooks, self.later, self.later.append, self.later.entries
+        clock, hooks, later, note = self.clock, self.hooks, self.later, self.note
 
         @functools.wraps(original)
         def update_from_output(scheduler_output: Any, *args: Any, **more: Any) -> Any:
@@ -194,23 +224,42 @@ class Engine:
                     t1, step, got = clock(), getattr(scheduler_output, STEP, 0), 0
                     scheduled = scheduler_output.num_scheduled_tokens
                     total = scheduler_output.total_num_scheduled_tokens
+                    if not step or not total:
+                        return result
                     for one in result.values():
                         for output in one.outputs:
                             if output.new_token_ids:
                                 got += 1
-                    each, emission = total == got == len(scheduled), self.usual
-                    if emission is None or not each or scheduled.keys() != emission[0].keys():
-                        emission = scheduled, total, _tokens(result)
-                        self.usual = emission if each else None
-                    if step and total:
-                        append((_EMITTED, step, t, t1, thread_cpu(), *emission))
-                    if len(entries) > FEW or t1 - later.since > LONG_NS:
+                    each = total == got == len(scheduled)
+                    if each and self.repeats(step, scheduled):
+                        note((notes.REPEATED, step, t, t1, thread_cpu()))
+                    else:
+                        self.emitted(step, t, t1, scheduled, total, tokens_of(result))
+                        self.usual = scheduled if each else None
+                    self.usual_step = step
+                    if track := self.tracks.pop(step, None):
+                        self.noter.ran(step, track, t)
+                    later.steps += 1
+                    if later.steps > FEW or t1 - later.since > LONG_NS:
                         later.look(t1)
                 except Exception:
                     hooks.failed()
             return result
 
         return update_from_output
+
+    def repeats(self, step: int, scheduled: Mapping[str, int]) -> bool:
+        """Whether the requests of a step are those of the last one, in which each got its token."""
+        usual = self.usual
+        return usual is not None and not self.usual_step < self.changed <= step and scheduled.keys() == usual.keys()
+
+    def emitted(
+        self, step: int, t: int, t1: int, scheduled: Mapping[str, int], total: int, tokens: Mapping[str, int]
+    ) -> None:  # fmt: skip
+        """A step emitted that is not as the one before."""
+        each = notes.each(self.of(scheduled), scheduled.values())
+        each += notes.each(self.of(tokens), tokens.values())
+        self.note((notes.EMITTED, step, t, t1, thread_cpu(), total, *each))
 
     def _preempt_request(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -220,7 +269,7 @@ class Engine:
             if self.hooks.on:
                 try:
                     self.out.add(request.request_id)
-                    self.later.append((_EVICTED, request.request_id, lost, self.clock()))
+                    self.note((notes.EVICTED, self.handles.get(request.request_id, -1), lost, self.clock()))
                 except Exception:
                     self.hooks.failed()
             return result
@@ -232,9 +281,9 @@ class Engine:
         def add_request(request: Any, *args: Any, **more: Any) -> Any:
             if self.hooks.on:
                 try:
-                    self.steps.comes_again(request.request_id, self.later.flush)
                     limit = request.max_tokens if isinstance(request.max_tokens, int) else -1
-                    self.process.arrived(request.request_id, request.num_prompt_tokens, limit, self.clock())
+                    handle = self.process.arrived(request.request_id, request.num_prompt_tokens, limit, self.clock())
+                    self.note((ARRIVED, handle))
                 except Exception:
                     self.hooks.failed()
             return original(request, *args, **more)
@@ -243,24 +292,10 @@ class Engine:
 
     # What is done with it, some steps at a time.
 
-    def work(self, entries: list[Any]) -> None:
-        """Write what the hooks saw."""
-        steps = self.steps
-        steps.begin()
-        for entry in entries:
-            if entry[0] == _SCHEDULED:
-                _, step, total, t0, t1, track, cpu, told = entry
-                if told is not None:
-                    self._changes(told, t0, t1)
-                if total:
-                    self.full = total >= self.most_tokens
-                    steps.scheduled(step, t0, t1, track, cpu)
-            elif entry[0] == _EMITTED:
-                steps.emitted(*entry[1:])
-            else:
-                self.out.add(entry[1])  # once more: since the hook saw it, the return before may have been told
-                steps.evict(*entry[1:])
-        steps.write(self.clock(), self._blocked())
+    def work(self, entries: list[int]) -> None:
+        """Write what the hooks saw. Each such record says in full who is in its first batch."""
+        self.usual = None
+        self.noter.write(entries, self._blocked())
 
     def _blocked(self) -> int:
         """What keeps the first waiting request out; -1 where this scheduler's queues have other names."""
@@ -269,32 +304,4 @@ class Engine:
             return -1
         if not waiting:
             return 0
-        if self.full:
-            return _BUDGET
         return _SEQS if len(running) >= self.most_requests else _KV
-
-    def _changes(self, output: Any, t0: int, t1: int) -> None:
-        """Who was done before a step was scheduled in [t0, t1), who comes in with it, and who is back."""
-        if done := output.finished_req_ids:
-            self.steps.finished(done, t0)
-            self.out.difference_update(done)
-        if output.total_num_scheduled_tokens:
-            placed = [*(one.req_id for one in output.scheduled_new_reqs), *_resumes(output)]
-            self.steps.admitted(placed, t1)
-            self.out.difference_update(placed)
-
-
-def _resumes(output: Any) -> Collection[str]:
-    """Requests that are back after an eviction."""
-    cached = output.scheduled_cached_reqs
-    try:
-        return cached.resumed_req_ids  # type: ignore[no-any-return]
-    except AttributeError:  # before 0.11
-        flags = getattr(cached, "resumed_from_preemption", ())
-        return [name for name, is_back in zip(cached.req_ids, flags, strict=False) if is_back]
-
-
-def _tokens(result: Mapping[int, Any]) -> dict[str, int]:
-    """How many tokens each request got."""
-    every = (o for one in result.values() for o in one.outputs)
-    return {o.request_id: len(o.new_token_ids) for o in every if o.new_token_ids}

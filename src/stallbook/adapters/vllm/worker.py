@@ -10,12 +10,13 @@ from types import ModuleType
 from typing import Any, Final
 
 from stallbook.adapters.device import DeviceLane, Track
-from stallbook.adapters.later import FEW, LONG_NS, Aways, Later, thread_cpu
+from stallbook.adapters.later import FEW, LONG_NS, Later, Waits, thread_cpu
 from stallbook.adapters.process import Process
 from stallbook.adapters.stamps import Stamps
-from stallbook.adapters.steps import NO_GRAPH
 from stallbook.adapters.vllm import scopes
 from stallbook.adapters.vllm.engine import STEP
+from stallbook.notes import delays
+from stallbook.notes.steps import NO_GRAPH
 from stallbook.record.spool import NO_NAME
 
 __all__ = ["Worker", "install"]
@@ -78,7 +79,7 @@ class Worker:
         self.lane: DeviceLane | None = None
         self.track: Track | None = None
         self.later: Later | None = None
-        self.aways = Aways()
+        self.waits = Waits()
         self.steps: deque[_Step] = deque()
         self.wrapper = wrapper
         worker = wrapper.worker
@@ -131,7 +132,7 @@ class Worker:
             if step and hooks.on and self.later is not None:
                 try:
                     last = result is not None or not self.samples
-                    self.later.append((step, t0, clock(), cpu, thread_cpu() if last else 0, self.track))
+                    self.later.entries.append((step, t0, clock(), cpu, thread_cpu() if last else 0, self.track))
                 except Exception:
                     hooks.failed()
             return result
@@ -163,8 +164,9 @@ class Worker:
             if hooks.on and later is not None:
                 try:
                     t1 = clock()
-                    later.append((0, t0, t1, 0, thread_cpu(), None))
-                    if len(later.entries) > FEW or t1 - later.since > LONG_NS:
+                    later.entries.append((0, t0, t1, 0, thread_cpu(), None))
+                    later.steps += 1
+                    if later.steps > FEW or t1 - later.since > LONG_NS:
                         later.look(t1)
                 except Exception:
                     hooks.failed()
@@ -202,8 +204,8 @@ class Worker:
 
     def _write(self, now: int) -> None:
         """Write the steps whose device is done; those that have waited for long without what the device did."""
-        delays = self.aways.of([(step.length, step.used) for step in self.steps], now)
-        for delay in list(delays):
+        waited = delays.shared([(step.length, step.used) for step in self.steps], self.waits(now))
+        for delay in list(waited):
             step, tail = self.steps[0], b""
             if self.lane is not None and step.track is not None:
                 found = self.lane.windows(step.track, now)

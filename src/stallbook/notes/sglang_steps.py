@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from stallbook.adapters.device import Track
-from stallbook.adapters.later import AWAY_NS
-from stallbook.adapters.steps import Flight, Steps
+from stallbook.notes import delays
+from stallbook.notes.delays import AWAY_NS
+from stallbook.notes.records import Records
+from stallbook.notes.steps import Flight, Steps
 from stallbook.record.spool import NO_NAME
 
 __all__ = ["Overlapped"]
 
 _NOTHING: Final = (0, 0)
-_NONE: Final = [(0,) * marks for marks in range(64)]
 
 
 class Overlapped(Steps):
@@ -27,33 +27,32 @@ class Overlapped(Steps):
     A flight's `stretch` holds two: up to the end of its forward pass, and the processing of its result.
     """
 
-    def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
-        self.decode = self.recorder.name("decode")
+    def __init__(self, records: Records) -> None:
+        super().__init__(records, False, "dispatch")
         self._ran: Flight | None = None
         """Whose forward pass ran since the last look."""
         self._entered = self._brief = 0
         """When the processing of the last result began; what it takes at most as long as nothing disturbs."""
 
-    def planned(self, step: int, t0: int, t1: int, cpu: int, track: Track | None) -> None:
+    def planned(self, step: int, t0: int, t1: int, cpu: int) -> None:
         """A step was scheduled in [t0, t1). cpu: the thread's CPU time then, if it rested before; else -1."""
-        self.scheduled(step, t0, t1, track)
+        self.scheduled(step, t0, t1)
         if cpu >= 0:
             self._look(t1, cpu)
         self.flights[-1].stretch = [_NOTHING, _NOTHING]
 
-    def ran(self, step: int, graph: tuple[int, int]) -> None:
+    def ran(self, step: int, graph: int, padded: int) -> None:
         """The forward pass of a step returned."""
         for flight in reversed(self.flights):
             if flight.step == step:
-                flight.graph, self._ran = graph, flight
+                flight.graph, self._ran = (graph, padded), flight
                 return
 
     def repeated(self, step: int, t: int, t1: int, cpu: int) -> None:
         """As `emitted`, of the same requests as the step before, each of which got the one token scheduled for it."""
         flight = self._lands(step, t)
         if flight is not None:
-            self._emits(flight, t, t1, cpu, len(self.batch), 0, True, self._tail(flight, t))
+            self._emits(flight, t, t1, cpu, len(self.batch), 0, True, self._tail(flight))
 
     def _lands(self, step: int, t: int) -> Flight | None:
         self._entered = t
@@ -78,6 +77,7 @@ class Overlapped(Steps):
         """A step ran for nobody that is recorded."""
         for flight in [one for one in self.flights if one.step == step]:
             self.flights.remove(flight)
+        self.windows.pop(step, None)
         ran, self._ran = self._ran, None
         looked = self._look(t1, cpu)
         if ran is not None:
@@ -88,30 +88,29 @@ class Overlapped(Steps):
         if not self.flights:
             self.last = -1
 
-    def _counters(self, done: Sequence[tuple[Flight, tuple[Any, ...]]], now: int) -> Iterable[Sequence[int]]:
+    def _counters(self, done: Sequence[tuple[Flight, tuple[Any, ...]]], waited: int) -> Iterable[Sequence[int]]:
         """The step's CPU time, and the run-queue delay of each of its marks since the one before."""
-        if self.recorder.os_counters is None:
+        if self.records.os_counters is None:
             return [()] * len(done)
         stretches: list[tuple[int, int]] = []
         for flight, _ in done:
             stretches += flight.stretch
-        delays, out = self._aways.of(stretches, now), list[Sequence[int]]()
+        found, out = delays.shared(stretches, waited), list[Sequence[int]]()
         for i, (flight, told) in enumerate(done):
             through, last = flight.stretch
-            cpu, waited = through[1] + last[1], delays[2 * i : 2 * i + 2]
+            cpu, both = through[1] + last[1], found[2 * i : 2 * i + 2]
             names, times = told[2:4]
-            out.append(self._placed(flight, names, times, waited, cpu) if any(waited) else (*_NONE[len(times)], cpu, 0))
+            none = *(0,) * len(times), cpu, 0
+            out.append(self._placed(names, times, both, cpu) if any(both) else none)
         return out
 
     @staticmethod
-    def _placed(
-        flight: Flight, names: Sequence[int], times: Sequence[int], delays: Sequence[int], cpu: int
-    ) -> Sequence[int]:  # fmt: skip
+    def _placed(names: Sequence[int], times: Sequence[int], both: Sequence[int], cpu: int) -> Sequence[int]:
         """Each part's delay is its longest segments', none having more than its length; the last part's `output`'s."""
-        if min(delays) < 0:
+        if min(both) < 0:
             return [*[-1] * len(times), cpu, -1]
         found = [0] * (len(times) + 1)
-        left, found[-1] = delays
+        left, found[-1] = both
         ran = names.index(NO_NAME) if NO_NAME in names else len(names) - 1  # beyond it, other steps'
         for length, i in sorted(((times[i + 1] - times[i], i) for i in range(ran)), reverse=True):
             found[i + 1] += min(length, left)

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from stallbook.adapters.device import DeviceLane, Track
-from stallbook.adapters.later import Aways
-from stallbook.adapters.stamps import Stamps
-from stallbook.record import WholeRecorder
+from stallbook.notes import delays
+from stallbook.notes.records import Records
 from stallbook.record.spool import NO_NAME
 
 __all__ = ["NO_GRAPH", "Flight", "Steps"]
@@ -26,12 +24,10 @@ NO_GRAPH: Final = (0, -1)
 class Flight:
     """A step that was scheduled and has not emitted yet."""
 
-    __slots__ = ("begun", "graph", "names", "sched0", "sched1", "step", "stretch", "times", "track", "windows")
+    __slots__ = ("begun", "graph", "names", "sched0", "sched1", "step", "stretch", "times")
 
-    def __init__(
-        self, step: int, begun: int, sched0: int, sched1: int, track: Track | None, windows: Sequence[bytes] = ()
-    ) -> None:
-        self.step, self.track, self.windows = step, track, windows
+    def __init__(self, step: int, begun: int, sched0: int, sched1: int) -> None:
+        self.step = step
         self.begun, self.sched0, self.sched1 = begun, sched0, sched1
         self.names: list[int] = []
         """What the scopes stamped while it was the one that ran, and `times`, when."""
@@ -42,72 +38,58 @@ class Flight:
 
 
 class Steps:
-    """Writes steps to a recorder, some at a time: `begin`, then what happened in order, then `write`.
+    """Tells steps to `Records`, some at a time: `stamped`, then what happened in order, then `write`.
 
     apart: the forward pass runs in another process. handoff: what the time between the scheduler and the first stamp
-    is called, if not by the layout. last: when the engine's thread did what the hooks saw last; -1
-    while nothing is under way, so that no segment covers an idle engine. handles: of requests that are alive. batch:
-    those that decode.
+    is called. last: when the engine's thread did what was noted last; -1 while nothing is under way, so that no segment
+    covers an idle engine. Requests go by their handles, one that was never recorded by a number below zero. alive: who
+    arrived and is not done. batch: those that decode.
     """
 
-    def __init__(
-        self, recorder: WholeRecorder, handles: dict[str, int], stamps: Stamps, apart: bool, handoff: str = ""
-    ) -> None:  # fmt: skip
-        self.recorder, self.handles, self.stamps, self.apart = recorder, handles, stamps, apart
-        self.loop, self.sched, self.output = (recorder.name(n) for n in ("loop", "sched", "output"))
-        self.handoff = recorder.name(handoff or ("ipc" if apart else "dispatch"))
-        self.batch: dict[str, int] = {}
+    def __init__(self, records: Records, apart: bool, handoff: str) -> None:
+        self.records, self.apart = records, apart
+        self.loop, self.sched, self.output, self.handoff = (
+            records.names[name] for name in ("loop", "sched", "output", handoff)
+        )
+        self.alive: set[int] = set()
+        self.batch: set[int] = set()
         self.flights: deque[Flight] = deque()
         self.evicted: set[int] = set()
         self.last = -1
-        self.device: DeviceLane | None = None
         self.graphs: deque[tuple[int, int, int]] = deque(maxlen=256)
         """Time, graph code and padded size of forward passes."""
+        self.windows: dict[int, list[bytes]] = {}
+        """What else is known of steps that have not emitted: windows, of the host's and of a device's."""
         self._names: list[int] = []
         """What the scopes stamped, and `_times`, when; before `_at` it is some flight's."""
         self._times: list[int] = []
         self._at = 0
         self._looked = (0, 0)
-        self._aways = Aways()
         self._done: list[tuple[Flight, tuple[Any, ...]]] = []
 
-    def begin(self) -> None:
-        """More is told from here on: collect what the scopes stamped."""
-        if found := self.stamps.take():
-            times, names = zip(*found, strict=True)
-            self._times += times
-            self._names += names
+    def stamped(self, found: Iterable[tuple[int, int]]) -> None:
+        """More is told from here on: what the scopes stamped meanwhile, as (time, name), in order."""
+        for t, name in found:
+            self._times.append(t)
+            self._names.append(name)
 
     def renew(self) -> None:
         """Another thread runs the loop from now on, and nothing is under way."""
-        self._aways, self._looked, self.last = Aways(), (0, 0), -1
-        self.flights.clear()
-        for request in list(self.batch):
-            self.another(request)
+        self._looked, self.last = (0, 0), -1
+        for known in (self.flights, self.windows, self.alive):
+            known.clear()
 
-    def comes_again(self, request: str, flush: Callable[[], None]) -> None:
-        """One of that name comes in: if the one before it is done, it is another. `flush` tells all so far."""
-        if request in self.handles or request in self.batch:
-            flush()
-            if request not in self.handles:
-                self.another(request)
+    def lost(self) -> None:
+        """What was under way is not known."""
+        self._looked, self._at, self.last = (0, 0), 0, -1
+        for waiting in (self.flights, self.windows, self.graphs, self._names, self._times, self._done):
+            waiting.clear()
 
-    def another(self, request: str) -> None:
-        """One of that name is done, and the next one of that name is another."""
-        handle = self.batch.pop(request, None)
-        if handle is not None:
-            self.batch[f"{request}\n{handle}"] = handle  # until the next step, where it leaves
-
-    def scheduled(
-        self, step: int, t0: int, t1: int, track: Track | None = None, cpu: int = 0, windows: Sequence[bytes] = ()
-    ) -> None:
-        """Another step was scheduled in [t0, t1). cpu: the thread's CPU time then, if `apart`.
-
-        windows: of what has a name of its own inside (`WholeRecorder.host_window`).
-        """
+    def scheduled(self, step: int, t0: int, t1: int, cpu: int = 0) -> None:
+        """Another step was scheduled in [t0, t1). cpu: the thread's CPU time then, if `apart`."""
         self._collect(t0)
         begun = self.last if 0 <= self.last <= t0 else t0
-        flight = Flight(step, begun, t0, t1, track, windows)
+        flight = Flight(step, begun, t0, t1)
         if self.apart:
             flight.stretch = self._look(t1, cpu) if begun < t0 else (0, 0)
         self.flights.append(flight)
@@ -139,8 +121,8 @@ class Steps:
                 self.flights[-1].graph = graph[0], graph[1]
 
     def emitted(
-        self, step: int, t: int, t1: int, cpu: int, scheduled: Mapping[str, int], total: int,
-        tokens: Mapping[str, int], decoding: int = -1,
+        self, step: int, t: int, t1: int, cpu: int, scheduled: Mapping[int, int], total: int,
+        tokens: Mapping[int, int], decoding: int = -1,
     ) -> None:  # fmt: skip
         """A step emitted at `t`, and was done with at `t1`, when the thread's CPU time was `cpu`.
 
@@ -151,10 +133,10 @@ class Steps:
         flight = self._lands(step, t)
         if flight is None:
             return
-        if total == len(tokens) == len(scheduled) and scheduled.keys() == self.batch.keys():
-            self._emits(flight, t, t1, cpu, total, 0, True, self._tail(flight, t))
+        if total == len(tokens) == len(scheduled) and scheduled.keys() == self.batch:
+            self._emits(flight, t, t1, cpu, total, 0, True, self._tail(flight))
             return
-        prefill, everyone, tail = self._settle(scheduled, tokens, self._windows(flight, t))
+        prefill, everyone, tail = self._settle(scheduled, tokens, self.windows.pop(step, ()))
         decode = total - prefill if decoding < 0 else decoding
         self._emits(flight, t, t1, cpu, decode, total - decode, everyone, tail)
 
@@ -163,7 +145,7 @@ class Steps:
         self._collect(t)
         flights = self.flights
         while flights and flights[0].step < step:
-            flights.popleft()
+            self.windows.pop(flights.popleft().step, None)
         return flights.popleft() if flights and flights[0].step == step else None
 
     def _emits(
@@ -174,18 +156,19 @@ class Steps:
         self._done.append((flight, (t1, t, names, times, decode, prefill, everyone, tail)))
         self.last = t1
 
-    def _tail(self, flight: Flight, t: int) -> bytes:
-        """Of a step whose batch is the last one's: what the device did, if there is one."""
-        if flight.track is None and not flight.windows:
-            return b""
-        return self.recorder.tail(windows=self._windows(flight, t))
+    def _tail(self, flight: Flight) -> bytes:
+        """Of a step whose batch is the last one's: its windows, if there are any."""
+        windows = self.windows.pop(flight.step, None)
+        return self.records.tail(windows=windows) if windows else b""
 
-    def write(self, now: int, blocked: int = -1) -> None:
-        """Write the steps that emitted since the last time. blocked: what keeps the first waiting request out, now."""
+    def write(self, waited: int, blocked: int = -1) -> None:
+        """Write the steps that emitted since the last time. waited: the thread's run-queue delay since then, or -1.
+        blocked: what keeps the first waiting request out, now.
+        """
         done = self._done
-        for (flight, told), ends in zip(done, self._counters(done, now), strict=True):
+        for (flight, told), ends in zip(done, self._counters(done, waited), strict=True):
             t1, t, names, times, decode, prefill, everyone, tail = told
-            self.recorder.step(
+            self.records.step(
                 flight.step, flight.begun, t1, t, names, times, ends, decode, prefill, everyone, *flight.graph,
                 blocked, tail,
             )  # fmt: skip
@@ -194,11 +177,15 @@ class Steps:
         del self._names[:seen], self._times[:seen]
         self._at = 0
 
-    def _counters(self, done: Sequence[tuple[Flight, tuple[Any, ...]]], now: int) -> Iterable[Sequence[int]]:
+    def _counters(self, done: Sequence[tuple[Flight, tuple[Any, ...]]], waited: int) -> Iterable[Sequence[int]]:
         """What the OS counted, of each step that is to be written."""
-        delays = self._aways.of([flight.stretch for flight, _ in done], now)
-        for (flight, (_, _, _, times, *_)), delay in zip(done, delays, strict=True):
-            yield self._ends(flight, len(times), max(flight.stretch[1], -1), delay)
+        if self.records.os_counters is None:
+            return [()] * len(done)
+        found = delays.shared([flight.stretch for flight, _ in done], waited)
+        return [
+            self._ends(flight, len(told[3]), max(flight.stretch[1], -1), delay)
+            for (flight, told), delay in zip(done, found, strict=True)
+        ]
 
     def _ends(self, flight: Flight, marks: int, cpu: int, delay: int) -> Sequence[int]:
         """The thread's CPU time in a step and its run-queue delay: as a total, or for each mark since the one before.
@@ -207,12 +194,12 @@ class Steps:
         """
         if not self.apart:
             return cpu, delay
-        delays = [0] * (marks + 2)
-        delays[-2] = cpu
+        ends = [0] * (marks + 2)
+        ends[-2] = cpu
         loop = flight.sched0 - flight.begun
-        delays[1] = min(delay, loop) if loop else delay
-        delays[2] = delay - delays[1]
-        return delays
+        ends[1] = min(delay, loop) if loop else delay
+        ends[2] = delay - ends[1]
+        return ends
 
     def _segments(self, flight: Flight, t: int) -> tuple[list[int], list[int]]:
         """Names and times of the step's segments, from the stamps of its hooks and scopes."""
@@ -227,67 +214,58 @@ class Steps:
         times.append(t)
         return names, times
 
-    def _windows(self, flight: Flight, t: int) -> list[bytes]:
-        """Windows of the host's, and what the device did for a step that emitted, so that it is done."""
-        if flight.track is None or self.device is None:
-            return list(flight.windows)
-        found = self.device.windows(flight.track, t) or ()
-        return [*flight.windows, *(self.recorder.device_window(*window) for window in found)]
-
     def _settle(
-        self, scheduled: Mapping[str, int], tokens: Mapping[str, int], windows: list[bytes]
-    ) -> tuple[int, bool, bytes]:  # fmt: skip
+        self, scheduled: Mapping[int, int], tokens: Mapping[int, int], windows: Sequence[bytes]
+    ) -> tuple[int, bool, bytes]:
         """Follow a batch that changed, or in which not everyone got one token. First: tokens of who is new in it."""
-        batch, handles = self.batch, self.handles
+        batch = self.batch
         changes: list[int] = []
         members: list[int] = []
         prefill = unknown = 0
         for request in [one for one in scheduled if one not in batch]:
             prefill += scheduled[request]
-            handle = handles.get(request)
-            if handle is None:
+            if request < 0:
                 unknown += 1
-                continue
-            if request in tokens:
-                batch[request] = handle
-                changes.append(handle << 1)
+            elif request in tokens:
+                batch.add(request)
+                changes.append(request << 1)
             else:
-                members.append(handle)
+                members.append(request)
         if len(batch) + len(members) + unknown != len(scheduled):
-            changes += [batch.pop(request) << 1 | 1 for request in [one for one in batch if one not in scheduled]]
-        everyone = len(tokens) == len(batch) == sum(tokens.values()) and tokens.keys() == batch.keys()
+            left = [one for one in batch if one not in scheduled]
+            batch.difference_update(left)
+            changes += [one << 1 | 1 for one in left]
+        everyone = len(tokens) == len(batch) == sum(tokens.values()) and tokens.keys() == batch
         pairs: list[int] = []
         if not everyone:
             for request, count in tokens.items():
-                if (handle := handles.get(request)) is not None:
-                    pairs += (handle, count)
-        return prefill, everyone, self.recorder.tail(changes, pairs, members, windows)
+                if request >= 0:
+                    pairs += (request, count)
+        return prefill, everyone, self.records.tail(changes, pairs, members, windows)
 
-    def admitted(self, requests: Iterable[str], t: int) -> None:
+    def admitted(self, requests: Iterable[int], t: int) -> None:
         """Requests were scheduled: for the first time, or again after an eviction."""
         for request in requests:
-            handle = self.handles.get(request)
-            if handle is None:
+            if request < 0:
                 continue
-            if handle in self.evicted:
-                self.evicted.discard(handle)
-                self.recorder.readmit(handle, t)
+            if request in self.evicted:
+                self.evicted.discard(request)
+                self.records.readmit(request, t)
             else:
-                self.recorder.admit(handle, t)
+                self.records.admit(request, t)
 
-    def evict(self, request: str, lost: int, t: int, recompute: bool = True) -> None:
+    def evict(self, request: int, lost: int, t: int, recompute: bool = True) -> None:
         """A request lost its cache, or was swapped out. Tokens of it that are in flight may still come."""
-        handle = self.handles.get(request)
-        if handle is not None:
-            self.evicted.add(handle)
-            self.recorder.evict(handle, recompute, lost, t)
+        if request >= 0:
+            self.evicted.add(request)
+            self.records.evict(request, recompute, lost, t)
 
-    def finished(self, requests: Iterable[str], t: int) -> None:
+    def finished(self, requests: Collection[int], t: int) -> None:
         """Requests are done, or were given up."""
         for request in requests:
-            handle = self.handles.pop(request, None)
-            if handle is not None:
-                self.evicted.discard(handle)
-                self.recorder.finish(handle, t)
-        if not self.handles:
+            if request >= 0:
+                self.alive.discard(request)
+                self.evicted.discard(request)
+                self.records.finish(request, t)
+        if not self.alive:
             self.last = -1

@@ -92,8 +92,9 @@ class Engine:
         """Where batches are laid out: one, or two where the next is made while one runs."""
         self.thread = 0
         self.graphs: runner.Graphs | None = None
-        self.tensors = 0
         self.batch: list[Any] = []
+        """The one that was laid out last, from when on its `tensors` were made."""
+        self.tensors = 0
         self.emission: tuple[int, int, Collection[int]] | None = None
         """When, of which step, and who is out of it by now."""
         self.ended: list[str] = []
@@ -249,10 +250,6 @@ class Engine:
         if self.later is not None and (self.later.entries or self.frontend.waits):
             self.later.flush()
 
-    def laid_out(self, batch: list[Any], t: int) -> None:
-        """A batch's tensors were made from `t` on."""
-        self.batch, self.tensors = batch, t
-
     def came_back(self, batch: list[Any], t: int) -> None:
         """The tokens of a batch are here. While it ran, some of its requests finished or lost their cache, if the next
         one is made while one runs.
@@ -302,6 +299,8 @@ class Engine:
         if self.batches is not None:
             self.batches.tell_anew()
             entries += self.frontend.noted()
+            took, self.frontend.took = self.frontend.took, 0
+            self.recorder.spent(took)
             self.noter.write(entries, self._blocked())
 
     def _blocked(self) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any, Final
 
+from stallbook.adapters.later import CALL_NS
 from stallbook.adapters.process import Process
 from stallbook.adapters.transformers.handed import Handed
 from stallbook.notes.transformers import AGAIN, DELIVERED
@@ -21,6 +22,10 @@ _HANDLERS: Final = ("CompletionHandler", "ChatCompletionHandler", "ResponseHandl
 _REMEMBERED: Final = 1 << 12
 """Requests that are remembered on their way through the server, where some are refused, and once they are done."""
 _NEVER: Final = 1 << 62
+_SAMPLED: Final = 31
+"""One of so many calls is timed: a prime, so that it is not always the same request's."""
+_LONGEST_NS: Final = 50_000
+"""A hook that took longer was interrupted."""
 _OWN_NAMES: Final = "req_"
 """How the manager names requests that have no name: each manager begins anew."""
 
@@ -38,6 +43,8 @@ class Frontend:
 
     def __init__(self, process: Process) -> None:
         self.process, self.hooks, self.clock = process, process.hooks, process.clock
+        self.so_far: dict[str, int] = {}
+        """Tokens of each request that the program took from the queue."""
         self._forget()
         process.after_fork.append(self._forget)
 
@@ -46,8 +53,9 @@ class Frontend:
         self.handed = Handed()
         self.finished: dict[str, int] = {}
         """Handles of requests that are done, and may not have been handed out yet."""
-        self.so_far: dict[str, int] = {}
-        """Tokens of each request that the program took from the queue."""
+        self.so_far.clear()
+        self.took = 0
+        """What these hooks cost since that was told last, in ns."""
         self.last: list[str] = []
         """Who was in the last delivery that was told in full, and whether it may be said that another is `alike`."""
         self.alike = False
@@ -88,14 +96,17 @@ class Frontend:
         return register_result_handler
 
     def _stamped(self, request_id: str, callback: Callable[..., Any]) -> Callable[..., Any]:
-        clock, so_far = self.clock, 0
+        clock, so_far, calls = self.clock, 0, 0
 
         def handed(output: Any) -> Any:
-            nonlocal so_far
+            nonlocal so_far, calls
             result = callback(output)
             try:
-                before, so_far = so_far, len(output.generated_tokens)
-                self.handed.put(request_id, so_far - before, clock())
+                t, before, so_far = clock(), so_far, len(output.generated_tokens)
+                self.handed.put(request_id, so_far - before, t)
+                calls += 1
+                if calls % _SAMPLED == 0:
+                    self._sampled(clock() - t)
             except Exception:
                 self.hooks.failed()
             return result
@@ -105,21 +116,31 @@ class Frontend:
     def get_result(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """The program takes an output from the queue."""
 
+        clock, hooks, so_far, calls = self.clock, self.hooks, self.so_far, 0
+
         @functools.wraps(original)
         def get_result(manager: Any, *args: Any, **more: Any) -> Any:
+            nonlocal calls
             output = original(manager, *args, **more)
-            if output is not None and self.hooks.on:
+            if output is not None and hooks.on:
                 try:
-                    request, tokens = output.request_id, len(output.generated_tokens)
-                    self.handed.put(request, tokens - self.so_far.get(request, 0), self.clock())
-                    self.so_far[request] = tokens
+                    t, request, tokens = clock(), output.request_id, len(output.generated_tokens)
+                    self.handed.put(request, tokens - so_far.get(request, 0), t)
+                    so_far[request] = tokens
                     if output.is_finished():
-                        del self.so_far[request]
+                        del so_far[request]
+                    calls += 1
+                    if calls % _SAMPLED == 0:
+                        self._sampled(clock() - t)
                 except Exception:
-                    self.hooks.failed()
+                    hooks.failed()
             return output
 
         return get_result
+
+    def _sampled(self, ns: int) -> None:
+        """One of `_SAMPLED` tokens that were handed out took our hook so long."""
+        self.took += min(ns + CALL_NS, _LONGEST_NS) * _SAMPLED
 
     # On the generation thread.
 

@@ -56,18 +56,18 @@ class Graphs:
 
 
 def _prepare_batch_tensors(engine: Engine, original: Callable[..., Any]) -> Callable[..., Any]:
-    clock = engine.clock
+    clock, hooks, noter = engine.clock, engine.hooks, engine.noter
 
     @functools.wraps(original)
     def prepare_batch_tensors(ios: Any, *args: Any, **more: Any) -> Any:
         t = clock()
         result = original(ios, *args, **more)
-        if engine.hooks.on and ios in engine.inputs:
+        if hooks.on and ios in engine.inputs:
             try:
-                engine.laid_out(ios.requests_in_batch, t)
-                engine.track = Track() if engine.noter.device is not None else None
+                engine.batch, engine.tensors = ios.requests_in_batch, t
+                engine.track = None if noter.device is None else Track()
             except Exception:
-                engine.hooks.failed()
+                hooks.failed()
         return result
 
     return prepare_batch_tensors
@@ -75,29 +75,29 @@ def _prepare_batch_tensors(engine: Engine, original: Callable[..., Any]) -> Call
 
 def _prepare_batch_update(engine: Engine, original: Callable[..., Any]) -> Callable[..., Any]:
     """The engine turns to a batch's tokens as soon as the device is done with it: its emission."""
-    clock = engine.clock
+    clock, hooks = engine.clock, engine.hooks
 
     @functools.wraps(original)
     def prepare_batch_update(ios: Any, *args: Any, **more: Any) -> Any:
-        if engine.hooks.on and engine.updating and ios in engine.inputs:
+        if engine.updating and hooks.on and ios in engine.inputs:
             try:
                 engine.came_back(ios.requests_in_batch, clock())
             except Exception:
-                engine.hooks.failed()
+                hooks.failed()
         return original(ios, *args, **more)
 
     return prepare_batch_update
 
 
 def _compute_batch(engine: Engine, original: Callable[..., Any]) -> Callable[..., Any]:
-    recorder, stamps, noter = engine.recorder, engine.stamps, engine.noter
+    recorder, stamps, noter, hooks = engine.recorder, engine.stamps, engine.noter, engine.hooks
     decode = recorder.name("decode")
     forward, launch = stamps.stamp(decode), stamps.stamp(recorder.name("launch"))
     waits = stamps.stamp(recorder.name("dispatch"))
 
     @functools.wraps(original)
     def compute_batch(runner: Any, *args: Any, **more: Any) -> Any:
-        if not engine.hooks.on or runner is not engine.runner:
+        if not hooks.on or runner is not engine.runner:
             return original(runner, *args, **more)
         lane, t = noter.device, engine.clock() if engine.graphs is not None else 0
         if lane is None:
@@ -133,16 +133,15 @@ def _took(engine: Engine, t: int) -> None:
 
 
 def _sample(engine: Engine, original: Callable[..., Any]) -> Callable[..., Any]:
-    name = engine.recorder.name("sample")
+    name, noter = engine.recorder.name("sample"), engine.noter
     stamp = engine.stamps.stamp(name)
 
     @functools.wraps(original)
     def sample(*args: Any, **more: Any) -> Any:
-        lane = engine.noter.device
-        if lane is None:
+        if noter.device is None:
             stamp()
         else:
-            _mark(engine, lane, name)
+            _mark(engine, noter.device, name)
         return original(*args, **more)
 
     return sample

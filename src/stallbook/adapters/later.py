@@ -16,12 +16,14 @@ from stallbook.adapters.hooks import Hooks
 from stallbook.record import WholeRecorder
 from stallbook.record.counters import RunDelay, available
 
-__all__ = ["CALL_NS", "FEW", "LONG_NS", "Later", "Waits", "thread_cpu"]
+__all__ = ["CALL_NS", "FEW", "LONG_NS", "SAMPLED", "Later", "Waits", "thread_cpu"]
 
 FEW: Final = 46
 """Steps after which a hook takes a closer look."""
 _MANY: Final = 48
 LONG_NS: Final = 500_000_000
+SAMPLED: Final = 8
+"""The step since the last flush whose first hook is timed: behind a flush caches are as they are behind no other."""
 CALL_NS: Final = 2_000
 """Of a hook what no clock inside it sees: its call, the original's through it, and the first look at the clock."""
 _LONGEST_NS: Final = 100_000
@@ -53,7 +55,7 @@ class Later:
         """What the first hook of a step took, and the last one, as seen last."""
 
     def first(self, now: int) -> None:
-        """To be called by a step's first hook, which began at `now`, while `steps` is 0."""
+        """To be called by a step's first hook, which began at `now`, while `steps` is `SAMPLED`."""
         self._first = self._clock() - now
 
     def look(self, now: int) -> None:

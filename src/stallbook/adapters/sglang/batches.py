@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from stallbook.notes.sglang import Batch
 
 __all__ = ["Wait", "Watch", "wait_of"]
+
+_ANSWER, _ENDED = attrgetter("output_ids"), attrgetter("finished_reason")
 
 
 class Wait:
@@ -55,11 +58,8 @@ class Watch:
 
     def look(self, batch: Any, result: Any) -> Batch | None:
         """What there is to tell; None if the same requests decoded as the last time, and each got a token."""
-        requests, total, goes_on = batch.reqs, 0, True
-        for one in requests:
-            total += len(one.output_ids)
-            if one.finished_reason is not None:
-                goes_on = False
+        requests = batch.reqs
+        total, goes_on = sum(map(len, map(_ANSWER, requests))), not any(map(_ENDED, requests))
         extends, drafts = batch.forward_mode.is_extend(), getattr(result, "speculative_num_draft_tokens", None)
         usual = goes_on and not extends and not drafts
         if usual and requests == self.requests and total == self._total + len(requests):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from stallbook.adapters.device import Track, cuda_lane
-from stallbook.adapters.later import CALL_NS, FEW, LONG_NS, Later, thread_cpu
+from stallbook.adapters.later import CALL_NS, FEW, LONG_NS, SAMPLED, Later, thread_cpu
 from stallbook.adapters.noter import Noter
 from stallbook.adapters.process import Process
 from stallbook.adapters.sglang import batches
@@ -92,7 +92,7 @@ class Engine:
                             self.comes_in(batch, t1)
                         if device:
                             self.track = self.tracks[number] = Track()
-                        if not later.steps:
+                        if later.steps == SAMPLED:
                             self.took = clock() - t1 + CALL_NS
                     elif not self.pending:
                         self.rested = True
@@ -127,7 +127,7 @@ class Engine:
                         note((notes.RAN, number, code, padded))
                         setattr(result, _STEP, number)
                         self.pending += 1
-                        if not later.steps:
+                        if later.steps == SAMPLED:
                             later.first(t - self.took)
                 except Exception:
                     hooks.failed()

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from stallbook.adapters.device import Track
-from stallbook.adapters.later import FEW, LONG_NS, Later, thread_cpu
+from stallbook.adapters.later import FEW, LONG_NS, SAMPLED, Later, thread_cpu
 from stallbook.adapters.noter import Noter
 from stallbook.adapters.process import Process
 from stallbook.adapters.settings import settings
@@ -226,7 +226,7 @@ class Engine:
                         note((notes.SCHEDULED, step, t0, self.tensors))
                         if self.windows or self.track is not None:
                             self.keeps(step)
-                        if not later.steps:
+                        if later.steps == SAMPLED:
                             later.first(t1)
                     else:
                         self.rests()

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from stallbook.adapters.device import Track
-from stallbook.adapters.later import FEW, LONG_NS, Later, thread_cpu
+from stallbook.adapters.later import FEW, LONG_NS, SAMPLED, Later, thread_cpu
 from stallbook.adapters.noter import Noter
 from stallbook.adapters.process import Process
 from stallbook.adapters.settings import settings
@@ -185,7 +185,7 @@ class Engine:
                     note((notes.SCHEDULED, step, t0, t1, thread_cpu() if apart else 0, total))
                     if device:
                         self.track = self.tracks[step] = Track()
-                    if not later.steps:
+                    if later.steps == SAMPLED:
                         later.first(t1)
                 except Exception:
                     hooks.failed()

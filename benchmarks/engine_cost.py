@@ -77,9 +77,10 @@ def measure(engine: Engine, layout: str, asked: argparse.Namespace) -> list[dict
             pairs += (new := list(alternating(engine, with_it, without, start, asked)))
             stack.close()
             shares.append(account(log))
+            handed = frontend_share(log)
         ratio, error = mean_ratio([one["cpu_with"] / one["cpu_without"] for one in new])
         print(
-            f"{layout}, start {start + 1}: own account {shares[-1]:.3%} of the time with work, "
+            f"{layout}, start {start + 1}: own account {shares[-1]:.3%} of the time with work{handed}, "
             f"CPU ratio {ratio:.3f} +- {error:.3f}", flush=True,
         )  # fmt: skip
     print(f"{layout}: {len(pairs)} pairs, own account {statistics.mean(shares):.3%} (most {max(shares):.3%})")
@@ -135,6 +136,13 @@ def account(log: Path) -> float:
     run = sb.open(log)
     books = run.facts.get("closed") or run.facts.get("recorder") or {}
     return float(books["self_ns"] / busy_ns(run))
+
+
+def frontend_share(log: Path) -> str:
+    """What of that the hooks of a frontend in the same process took, which run on another thread."""
+    run = sb.open(log)
+    taken = run.facts.get("frontend_ns")
+    return "" if taken is None else f" ({taken / busy_ns(run):.3%} of it on the frontend's thread)"
 
 
 def mean_ratio(ratios: list[float]) -> tuple[float, float]:

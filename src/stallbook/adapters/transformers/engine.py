@@ -39,6 +39,8 @@ _SETTINGS: Final = {
 _OTHERS: Final = 5
 """Hooks of a step that leave no entry: its batch is laid out, run, sampled, back; who was cancelled."""
 _KV, _SEQS = 1, 2
+_OFTEN_NS: Final = 1_000_000_000
+"""No more often than that an engine at rest notes what of the recorder's cost was the frontend's, on other threads."""
 _WAITING: Final = (0, 3)
 """`RequestStatus` of a request that gets none of the tokens in flight: pending, finished."""
 
@@ -69,7 +71,7 @@ class Engine:
         self.process, self.hooks, self.clock = process, process.hooks, process.clock
         self.frontend = process.frontend = process.frontend or Frontend(process)
         self.handles = process.handles
-        self.session = self.count = 0
+        self.session = self.count = self.said = 0
         self.later: Later | None = None
         self.recorder: WholeRecorder
         self.stamps: Stamps
@@ -249,6 +251,9 @@ class Engine:
         self.windows = []
         if self.later is not None and (self.later.entries or self.frontend.waits):
             self.later.flush()
+            if self.later.since - self.said > _OFTEN_NS:
+                self.said = self.later.since
+                self.process.fact("frontend_ns", self.frontend.spent)
 
     def came_back(self, batch: list[Any], t: int) -> None:
         """The tokens of a batch are here. While it ran, some of its requests finished or lost their cache, if the next
@@ -299,8 +304,7 @@ class Engine:
         if self.batches is not None:
             self.batches.tell_anew()
             entries += self.frontend.noted()
-            took, self.frontend.took = self.frontend.took, 0
-            self.recorder.spent(took)
+            self.recorder.spent(self.frontend.cost())
             self.noter.write(entries, self._blocked())
 
     def _blocked(self) -> int:

@@ -54,8 +54,8 @@ class Frontend:
         self.finished: dict[str, int] = {}
         """Handles of requests that are done, and may not have been handed out yet."""
         self.so_far.clear()
-        self.took = 0
-        """What these hooks cost since that was told last, in ns."""
+        self.spent = self._took = 0
+        """What these hooks have cost, in ns, as told so far; and since."""
         self.last: list[str] = []
         """Who was in the last delivery that was told in full, and whether it may be said that another is `alike`."""
         self.alike = False
@@ -140,7 +140,7 @@ class Frontend:
 
     def _sampled(self, ns: int) -> None:
         """One of `_SAMPLED` tokens that were handed out took our hook so long."""
-        self.took += min(ns + CALL_NS, _LONGEST_NS) * _SAMPLED
+        self._took += min(ns + CALL_NS, _LONGEST_NS) * _SAMPLED
 
     # On the generation thread.
 
@@ -169,6 +169,12 @@ class Frontend:
         while len(self.finished) > _REMEMBERED:
             del self.finished[next(iter(self.finished))]
         return found
+
+    def cost(self) -> int:
+        """What these hooks have cost since the last time."""
+        took, self._took = self._took, 0
+        self.spent += took
+        return took
 
     def noted(self, last: bool = False) -> list[int]:
         """What was handed out since the last time. last: what may go on, too."""

@@ -6,6 +6,7 @@ from array import array
 from pathlib import Path
 from random import Random
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pytest
 
@@ -22,6 +23,9 @@ NAMES = {
 }  # fmt: skip
 
 
+NUMBERS = WeakKeyDictionary[WholeRecorder, int]()
+
+
 def recorder(folder: Path, engine: str) -> WholeRecorder:
     """One whose notes are told as that engine's."""
     made = WholeRecorder(folder, engine="tiny 1", os_counters="segment" if engine == "sglang" else "step")
@@ -31,8 +35,10 @@ def recorder(folder: Path, engine: str) -> WholeRecorder:
     return made
 
 
-def note(made: WholeRecorder, *told: int) -> None:
-    made.note(1_000, 0, array("q", told))
+def note(made: WholeRecorder, *told: int, number: int = 0) -> None:
+    """number: where some before were lost."""
+    NUMBERS[made] = number or NUMBERS.get(made, 0) + 1
+    made.note(1_000, 0, NUMBERS[made], array("q", told))
 
 
 def a_step(number: int, t: int) -> tuple[int, ...]:
@@ -44,7 +50,7 @@ def a_step(number: int, t: int) -> tuple[int, ...]:
 def test_notes_become_steps_at_their_place(tmp_path: Path) -> None:
     made = recorder(tmp_path / "a.stall", "vllm")
     for name in "ab":
-        note(made, words.ARRIVED, made.arrive(name, 8, 8, t=0))
+        made.arrive(name, 8, 8, t=0)
     for number in range(1, 4):
         note(made, *a_step(number, 10 * number), words.BLOCKED, 0)
     made.close()
@@ -62,7 +68,7 @@ def test_notes_become_steps_at_their_place(tmp_path: Path) -> None:
 def test_one_that_makes_no_sense_costs_itself_alone(broken: tuple[int, ...], tmp_path: Path) -> None:
     made = recorder(tmp_path / "a.stall", "vllm")
     for name in "ab":
-        note(made, words.ARRIVED, made.arrive(name, 8, 8, t=0))
+        made.arrive(name, 8, 8, t=0)
     note(made, *a_step(1, 10))
     note(made, *a_step(2, 20), *broken)
     note(made, *a_step(3, 30))

@@ -71,6 +71,7 @@ class _Reader:
         self.owners: dict[int, list[tuple[int, int]]] = {}
         self.windows: list[tuple[int, npt.NDArray[np.void]]] = []
         self.teller: Teller | None = None
+        self.noted = 0
 
     def take(self, kind: int, payload: memoryview) -> None:
         """One record."""
@@ -78,10 +79,14 @@ class _Reader:
             self._step(kind, payload)
         elif kind in EVENTS:
             EVENTS[kind](self.context, payload)
+            if kind == f.ARRIVE and self.teller is not None:
+                self.teller.arrived(f.R_ARRIVE.unpack_from(payload)[0])
         elif kind == f.NOTES:
             self._notes(payload)
         elif kind == f.NOTED:
-            self.teller = teller(json.loads(bytes(payload)))
+            self.teller, self.noted = teller(json.loads(bytes(payload))), 0
+            for handle in self.context.requests:
+                self.teller.arrived(handle)
         elif kind == f.FACT:
             key, value = json.loads(bytes(payload))
             self.draft.facts[key if self.owner else f"{self.process}.{key}"] = value
@@ -96,10 +101,14 @@ class _Reader:
 
     def _notes(self, payload: memoryview) -> None:
         """What an adapter's hooks saw: told as records. What makes no sense is counted, like a failure of a hook."""
-        t, waited = f.R_NOTES.unpack_from(payload)
+        t, waited, number = f.R_NOTES.unpack_from(payload)
+        lost, self.noted = number != self.noted + 1, number
         try:
             if self.teller is None:
                 raise ValueError("nobody tells these notes")
+            if lost:  # before these
+                self.draft.notes["untold_notes"] += 1
+                self.teller.lost()
             told = self.teller.tell(t, waited, np.frombuffer(payload, "<i8", offset=f.R_NOTES.size).tolist())
         except Exception:
             self.draft.notes["untold_notes"] += 1

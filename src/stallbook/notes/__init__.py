@@ -24,6 +24,12 @@ class Teller(Protocol):
         Raises any error where the notes make no sense.
         """
 
+    def arrived(self, request: int) -> None:
+        """A request came in, and got that handle."""
+
+    def lost(self) -> None:
+        """Notes were lost before those that come next."""
+
 
 def teller(settings: Mapping[str, Any]) -> Teller:
     """The teller of what `WholeRecorder.noted` announced. ValueError where this version has none of that name."""

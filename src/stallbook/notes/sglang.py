@@ -128,8 +128,9 @@ class Teller(Told):
         total = sum(one.chunks) if one.chunks is not None else count * one.width
         self._budget = 0 if one.chunks is None else total - one.decoding
         if self.steps.alive:  # even where all of its requests are gone by now: others waited meanwhile
-            self.steps.emitted(number, t, t1, cpu, scheduled, total, tokens, total - self._budget)
-            self._whole = one.chunks is None and one.width == 1 and len(tokens) == count == sum(tokens.values())
+            whole = one.chunks is None and one.width == 1 and len(tokens) == count == sum(tokens.values())
+            landed = self.steps.emitted(number, t, t1, cpu, scheduled, total, tokens, total - self._budget)
+            self._whole = whole and landed
         else:
             self.steps.dropped(number, t1, cpu)
         if one.ended:

@@ -123,22 +123,23 @@ class Steps:
     def emitted(
         self, step: int, t: int, t1: int, cpu: int, scheduled: Mapping[int, int], total: int,
         tokens: Mapping[int, int], decoding: int = -1,
-    ) -> None:  # fmt: skip
+    ) -> bool:  # fmt: skip
         """A step emitted at `t`, and was done with at `t1`, when the thread's CPU time was `cpu`.
 
         scheduled: tokens of each request in its batch, `total` in all. tokens: of those that got some, how
         many each. decoding: how many of the scheduled ones were decoded, where the engine tells; else those of
-        requests that got tokens in the step before.
+        requests that got tokens in the step before. Returns whether that step was under way.
         """
         flight = self._lands(step, t)
         if flight is None:
-            return
+            return False
         if total == len(tokens) == len(scheduled) and scheduled.keys() == self.batch:
             self._emits(flight, t, t1, cpu, total, 0, True, self._tail(flight))
-            return
+            return True
         prefill, everyone, tail = self._settle(scheduled, tokens, self.windows.pop(step, ()))
         decode = total - prefill if decoding < 0 else decoding
         self._emits(flight, t, t1, cpu, decode, total - decode, everyone, tail)
+        return True
 
     def _lands(self, step: int, t: int) -> Flight | None:
         """The flight of a step, which emits at `t`. Those that were scheduled before it never emitted."""

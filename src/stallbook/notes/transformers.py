@@ -93,9 +93,11 @@ class Teller(Told):
     def _emitted(self, notes: Words) -> None:
         step, t, t1, cpu, count = notes.some(5)
         without = set(notes.some(count))
-        plan = self.plans.pop(step)
+        plan = self.plans.pop(step, None)
         for old in [one for one in self.plans if one < step]:
             del self.plans[old]
+        if plan is None:
+            return
         scheduled, total, tokens = plan
         if without:
             tokens = {request: 1 for request in tokens if request not in without}

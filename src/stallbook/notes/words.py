@@ -9,13 +9,12 @@ from typing import Any, Final
 from stallbook.notes.records import Records
 from stallbook.notes.steps import Steps
 
-__all__ = ["ARRIVED", "BLOCKED", "GRAPH", "OWN", "STAMPS", "WINDOWS", "Told", "Words", "row"]
+__all__ = ["BLOCKED", "GRAPH", "OWN", "STAMPS", "WINDOWS", "Told", "Words", "row"]
 
-STAMPS, WINDOWS, GRAPH, ARRIVED, BLOCKED = range(5)
+STAMPS, WINDOWS, GRAPH, BLOCKED = range(4)
 """Of each name its stamps: how many names; then of each its number, how many, and when. Comes first.
 Windows of a step: its number; 1 on a device, 0 inside its marks; how many; of each its name, start and end.
 A forward pass's time, graph code and padded size.
-A handle that was given out.
 What keeps the first waiting request out. Comes last.
 """
 OWN: Final = 16
@@ -52,7 +51,6 @@ class Told:
         self.records, self.steps = records, steps
         self.kinds: dict[int, tuple[int, Callable[..., object]]] = {
             STAMPS: (-1, self._stamps), WINDOWS: (-1, self._windows), GRAPH: (3, self._graph),
-            ARRIVED: (1, steps.alive.add),
         }  # fmt: skip
 
     def tell(self, t: int, waited: int, words: Sequence[int]) -> list[tuple[int, bytes]]:
@@ -78,6 +76,10 @@ class Told:
             else:
                 then(*notes.some(count))
         self.steps.write(waited, blocked)
+
+    def arrived(self, request: int) -> None:
+        """A handle was given out."""
+        self.steps.alive.add(request)
 
     def lost(self) -> None:
         """Some notes could not be told."""

@@ -155,14 +155,15 @@ class WholeRecorder(Recorder):
         except Exception:
             self._failed()
 
-    def note(self, t: int, waited: int, notes: array[int]) -> None:
+    def note(self, t: int, waited: int, number: int, notes: array[int]) -> None:
         """Commit what hooks saw up to `t` as it is: the reader tells what it means. waited: the thread's run-queue
-        delay since the last time, -1 where that is not known. notes: 64-bit words.
+        delay since the last time, -1 where that is not known. number: 1, 2, ...; one that is left out was lost.
+        notes: 64-bit words.
         """
         try:
             if sys.byteorder == "big":
                 notes.byteswap()
-            self._put(spool.NOTES, spool.R_NOTES.pack(t, waited) + notes.tobytes())
+            self._put(spool.NOTES, spool.R_NOTES.pack(t, waited, number) + notes.tobytes())
         except Exception:
             self._failed()
 

@@ -17,7 +17,6 @@ from stallbook.adapters.sglang.runner import watch
 from stallbook.adapters.stamps import Stamps
 from stallbook.notes import sglang as notes
 from stallbook.notes.steps import NO_GRAPH
-from stallbook.notes.words import ARRIVED
 
 __all__ = ["HEALTH", "Engine"]
 
@@ -41,7 +40,7 @@ class Engine:
         self.recorder = recorder
         self.stamps = Stamps(self.clock)
         self.handles = process.handles
-        self.noter = Noter(recorder, self.stamps, self.clock)
+        self.noter = Noter(recorder, self.stamps, self.hooks, self.clock)
         self.watch = batches.Watch(self.handles)
         self.later = Later(self.work, recorder, self.hooks, self.clock, others=2)  # forward pass and sampling
         self.note = self.later.entries.extend
@@ -52,8 +51,6 @@ class Engine:
         self.took = 0
         """What the hook of a step's scheduling costs, as sampled now and then."""
         self.track: Track | None = None
-        self.tracks: dict[int, Track] = {}
-        """The device's, of each step that has not emitted."""
         self.noter.device = cuda_lane(self.hooks, self.clock)
         self.graph = watch(self.hooks, scheduler, self.stamps, recorder, self.noter.device, lambda: self.track)
         self.queued = False
@@ -67,7 +64,6 @@ class Engine:
         process.told_hooks()
         chunk = getattr(scheduler, "chunked_prefill_size", None)
         self.noter.told_by("sglang", notes.NAMES, chunk=chunk if isinstance(chunk, int) else 0)
-        self.work([])  # what is made at the first time is made before anyone waits
         atexit.register(self.later.flush)  # runs before the recorder closes, which was registered before
 
     # What runs in each step: as little as can be.
@@ -91,7 +87,7 @@ class Engine:
                         if batch.forward_mode.is_extend():
                             self.comes_in(batch, t1)
                         if device:
-                            self.track = self.tracks[number] = Track()
+                            self.track = self.noter.tracks[number] = Track()
                         if later.steps == SAMPLED:
                             self.took = clock() - t1 + CALL_NS
                     elif not self.pending:
@@ -100,7 +96,7 @@ class Engine:
                             note((notes.IDLE,))
                             later.flush()
                             self.watch.clear()
-                            self.tracks.clear()
+                            self.noter.tracks.clear()
                 except Exception:
                     hooks.failed()
             return plan
@@ -137,7 +133,7 @@ class Engine:
 
     def _process_batch_result(self, original: Callable[..., Any]) -> Callable[..., Any]:
         clock, hooks, later, look, note = self.clock, self.hooks, self.later, self.watch.look, self.note
-        waits = str(getattr(self.scheduler, "device", "")) != "cpu"
+        waits, device = str(getattr(self.scheduler, "device", "")) != "cpu", self.noter.device is not None
 
         @functools.wraps(original)
         def process_batch_result(batch: Any, result: Any, *args: Any, **more: Any) -> Any:
@@ -161,8 +157,8 @@ class Engine:
                         else:
                             note((notes.EMITTED, number, t, t1, thread_cpu(), *notes.noted(told)))
                             self.ended(batch, told.ended)
-                        if track := self.tracks.pop(number, None):
-                            self.noter.ran(number, track, t)
+                        if device:
+                            self.noter.ran(number, t)
                         later.steps += 1
                         if later.steps > FEW or t1 - later.since > LONG_NS:
                             later.look(t1)
@@ -184,7 +180,6 @@ class Engine:
                 handle = self.process.arrived(
                     request.rid, len(request.input_ids or ()) or -1, -1 if limit is None else limit, self.clock()
                 )
-                self.note((ARRIVED, handle))
         except Exception:
             self.hooks.failed()
         result = original()
@@ -243,7 +238,7 @@ class Engine:
         """Requests of a batch are done."""
         if handles:
             for request in [one.rid for one in batch.reqs if self.handles.get(one.rid) in handles]:
-                self.recorder.done(self.handles.pop(request))
+                self.recorder.done(self.handles.pop(request, -1))  # of two of one name both may be in it
 
     # What is done with it, some steps at a time.
 

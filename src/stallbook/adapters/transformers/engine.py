@@ -23,7 +23,7 @@ from stallbook.adapters.transformers import requests, runner
 from stallbook.adapters.transformers.batches import Batches
 from stallbook.adapters.transformers.frontend import Frontend
 from stallbook.notes import transformers as notes
-from stallbook.notes.words import ARRIVED, WINDOWS
+from stallbook.notes.words import WINDOWS
 from stallbook.record import WholeRecorder
 
 __all__ = ["Engine", "install"]
@@ -105,8 +105,6 @@ class Engine:
         self.windows: list[int] = []
         """Name, start and end of what has a name of its own in the step that is scheduled now."""
         self.track: Track | None = None
-        self.tracks: dict[int, Track] = {}
-        """The device's, of each step that has not emitted."""
 
     # The loop begins and ends.
 
@@ -166,7 +164,7 @@ class Engine:
         self.recorder = recorder
         if self.later is None:
             self.stamps = Stamps(self.clock)
-            self.noter = Noter(recorder, self.stamps, self.clock)
+            self.noter = Noter(recorder, self.stamps, self.hooks, self.clock)
             self.noter.told_by("transformers", notes.NAMES)
             self.later = Later(self.work, recorder, self.hooks, self.clock, _OTHERS)
         self.noter.renew()
@@ -189,10 +187,9 @@ class Engine:
 
     def arrived(self, state: Any) -> int:
         """A request came in. Returns its handle."""
-        handle = self.frontend.arrived(*requests.told(state), self.session)
-        if self.later is not None:
-            self.later.entries += (ARRIVED, handle)
-        return handle
+        if state.request_id in self.frontend.finished and self.later is not None:
+            self.later.entries += self.frontend.noted()  # what was handed out is of the one before it
+        return self.frontend.arrived(*requests.told(state), self.session)
 
     def handle_of(self, state: Any) -> int:
         """A request's handle: another answer to a prompt had no arrival."""
@@ -244,13 +241,14 @@ class Engine:
             self.later.entries += (WINDOWS, step, 0, len(self.windows) // 3, *self.windows)
             self.windows = []
         if self.track is not None:
-            self.tracks[step] = self.track
+            self.noter.tracks[step] = self.track
 
     def rests(self) -> None:
         """There is nothing to run."""
         self.windows = []
         if self.later is not None and (self.later.entries or self.frontend.waits):
             self.later.flush()
+            self.noter.tracks.clear()
             if self.later.since - self.said > _OFTEN_NS:
                 self.said = self.later.since
                 self.process.fact("frontend_ns", self.frontend.spent)
@@ -283,8 +281,7 @@ class Engine:
                     t, step, without = emission
                     if step:
                         note((notes.EMITTED, step, t, t1, thread_cpu(), len(without), *without))
-                        if track := self.tracks.pop(step, None):
-                            self.noter.ran(step, track, t)
+                        self.noter.ran(step, t)
                         later.steps += 1
                     if self.ended:
                         self.finished(self.ended, t1)

@@ -179,6 +179,7 @@ class Frontend:
     def noted(self, last: bool = False) -> list[int]:
         """What was handed out since the last time. last: what may go on, too."""
         notes: list[int] = []
+        self.alike = False  # what was told before may be lost
         for one in self.handed.take(_NEVER if last else self.clock()):
             if not isinstance(one, int):
                 self.last = one[0]

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from stallbook.adapters.device import DeviceLane, Track, cuda_lane
-from stallbook.notes.words import GRAPH
 
 if TYPE_CHECKING:
     from stallbook.adapters.transformers.engine import Engine
@@ -126,9 +125,9 @@ def _mark(engine: Engine, lane: DeviceLane, name: int = -1) -> None:
 
 def _took(engine: Engine, t: int) -> None:
     """Which path the pass took that was launched at `t`."""
-    graphs, later = engine.graphs, engine.later
-    if graphs is not None and later is not None:
-        later.entries += (GRAPH, t, _CAPTURED if graphs.replayed else _EAGER, graphs.padded)
+    graphs = engine.graphs
+    if graphs is not None:
+        engine.noter.graphs.append((t, _CAPTURED if graphs.replayed else _EAGER, graphs.padded))
         graphs.replayed = False
 
 

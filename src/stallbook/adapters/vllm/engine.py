@@ -21,7 +21,6 @@ from stallbook.adapters.stamps import Stamps
 from stallbook.adapters.vllm import scopes
 from stallbook.adapters.vllm.outputs import resumed, tokens_of
 from stallbook.notes import vllm as notes
-from stallbook.notes.words import ARRIVED, GRAPH
 
 __all__ = ["STEP", "Engine", "install"]
 
@@ -134,12 +133,10 @@ class Engine:
         """Record from here on. inside: the worker, if it is in this process."""
         recorder, scheduler = self.recorder, self.scheduler
         self.apart = inside is None
-        self.noter = Noter(recorder, self.stamps, self.clock)
+        self.noter = Noter(recorder, self.stamps, self.hooks, self.clock)
         self.later = Later(self.work, recorder, self.hooks, self.clock)
         self.note = self.later.entries.extend
         self.track: Track | None = None
-        self.tracks: dict[int, Track] = {}
-        """The device's, of each step that has not emitted."""
         if inside is not None:
             self.noter.device = scopes.take_over(self.hooks, self.stamps, recorder, "dispatch", lambda: self.track)
             scopes.watch_graphs(self.hooks, inside, self._dispatched)
@@ -160,7 +157,7 @@ class Engine:
         scopes.give_back()
 
     def _dispatched(self, code: int, padded: int) -> None:
-        self.note((GRAPH, self.clock(), code, padded))
+        self.noter.graphs.append((self.clock(), code, padded))
 
     # What runs in each step: as little as can be. What the engine made for a step is looked at while it is in the
     # cache, and not kept: later it would be cold, and freed cold.
@@ -184,7 +181,7 @@ class Engine:
                         return output
                     note((notes.SCHEDULED, step, t0, t1, thread_cpu() if apart else 0, total))
                     if device:
-                        self.track = self.tracks[step] = Track()
+                        self.track = self.noter.tracks[step] = Track()
                     if later.steps == SAMPLED:
                         later.first(t1)
                 except Exception:
@@ -214,6 +211,7 @@ class Engine:
 
     def _update_from_output(self, original: Callable[..., Any]) -> Callable[..., Any]:
         clock, hooks, later, note = self.clock, self.hooks, self.later, self.note
+        device = self.noter.device is not None
 
         @functools.wraps(original)
         def update_from_output(scheduler_output: Any, *args: Any, **more: Any) -> Any:
@@ -237,8 +235,8 @@ class Engine:
                         self.emitted(step, t, t1, scheduled, total, tokens_of(result))
                         self.usual = scheduled if each else None
                     self.usual_step = step
-                    if track := self.tracks.pop(step, None):
-                        self.noter.ran(step, track, t)
+                    if device:
+                        self.noter.ran(step, t)
                     later.steps += 1
                     if later.steps > FEW or t1 - later.since > LONG_NS:
                         later.look(t1)
@@ -269,7 +267,7 @@ class Engine:
             if self.hooks.on:
                 try:
                     self.out.add(request.request_id)
-                    self.note((notes.EVICTED, self.handles.get(request.request_id, -1), lost, self.clock()))
+                    self.note((notes.EVICTED, self.handles.get(request.request_id, -1), int(lost), self.clock()))
                 except Exception:
                     self.hooks.failed()
             return result
@@ -282,8 +280,7 @@ class Engine:
             if self.hooks.on:
                 try:
                     limit = request.max_tokens if isinstance(request.max_tokens, int) else -1
-                    handle = self.process.arrived(request.request_id, request.num_prompt_tokens, limit, self.clock())
-                    self.note((ARRIVED, handle))
+                    self.process.arrived(request.request_id, request.num_prompt_tokens, limit, self.clock())
                 except Exception:
                     self.hooks.failed()
             return original(request, *args, **more)

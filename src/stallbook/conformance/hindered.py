@@ -58,7 +58,7 @@ def plant(module):
         raise RuntimeError("planted")
     for name in ("WholeRecorder", "Recorder"):
         for kind in getattr(module, name).__mro__:
-            for method in ("admit", "emit", "end", "finish", "join", "step", "tail"):
+            for method in ("admit", "emit", "end", "finish", "join", "note", "step", "tail"):
                 if method in vars(kind):
                     setattr(kind, method, raises)
 """

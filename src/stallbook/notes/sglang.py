@@ -12,7 +12,10 @@ from typing import Any, NamedTuple
 from stallbook.notes.sglang_steps import Overlapped
 from stallbook.notes.words import OWN, Told, Words, settings_of
 
-__all__ = ["COMES_IN", "EMITTED", "GONE", "IDLE", "NAMES", "PLANNED", "RAN", "REPEATED", "RETRACTED", "Teller"]
+__all__ = [
+    "COMES_IN", "EMITTED", "GONE", "IDLE", "NAMES", "PLANNED", "RAN", "REPEATED", "RETRACTED", "Batch", "Teller",
+    "noted",
+]  # fmt: skip
 
 NAMES = ("loop", "sched", "output", "dispatch")
 PLANNED, COMES_IN, RAN, EMITTED, REPEATED, RETRACTED, GONE, IDLE = range(OWN, OWN + 8)

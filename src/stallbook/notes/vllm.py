@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from stallbook.notes.steps import Steps
 from stallbook.notes.words import OWN, Told, Words, row, settings_of
 
-__all__ = ["EMITTED", "EVICTED", "FINISHED", "PLACED", "REPEATED", "SCHEDULED", "Teller", "names"]
+__all__ = ["EMITTED", "EVICTED", "FINISHED", "PLACED", "REPEATED", "SCHEDULED", "Teller", "each", "names"]
 
 SCHEDULED, EMITTED, REPEATED, PLACED, EVICTED, FINISHED = range(OWN, OWN + 6)
 """A step was scheduled: number, start, end, the thread's CPU time, tokens in all.

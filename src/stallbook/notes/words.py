@@ -9,7 +9,7 @@ from typing import Any, Final
 from stallbook.notes.records import Records
 from stallbook.notes.steps import Steps
 
-__all__ = ["BLOCKED", "GRAPH", "OWN", "STAMPS", "WINDOWS", "Told", "Words", "row"]
+__all__ = ["BLOCKED", "GRAPH", "OWN", "STAMPS", "WINDOWS", "Told", "Words", "row", "settings_of"]
 
 STAMPS, WINDOWS, GRAPH, BLOCKED = range(4)
 """Of each name its stamps: how many names; then of each its number, how many, and when. Comes first.

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import statistics
 import sys
 import tempfile
@@ -27,6 +26,7 @@ import stallbook as sb
 from engine_load import Answer, Ask, calm, mixed
 from engine_server import Server
 from stallbook.conformance.evidence import busy_ns
+from step_cost import mean_ratio
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,9 @@ def measure(engine: Engine, layout: str, asked: argparse.Namespace) -> list[dict
             )  # fmt: skip
             pairs += (new := list(alternating(engine, with_it, without, start, asked)))
             stack.close()
-            shares.append(account(log))
-            handed = frontend_share(log)
+            share, of_it = account(sb.open(log))
+            shares.append(share)
+            handed = "" if of_it is None else f" ({of_it:.3%} of it on the frontend's thread)"
         ratio, error = mean_ratio([one["cpu_with"] / one["cpu_without"] for one in new])
         print(
             f"{layout}, start {start + 1}: own account {shares[-1]:.3%} of the time with work{handed}, "
@@ -131,22 +132,10 @@ def cpu_ns(pid: int) -> int:
     return sum(int((task / "schedstat").read_text().split()[0]) for task in Path(f"/proc/{pid}/task").iterdir())
 
 
-def account(log: Path) -> float:
-    """The recorder's own account of its time in the engine core, as a share of that in which a step was under way."""
-    run = sb.open(log)
+def account(run: sb.Run) -> tuple[float, float | None]:
+    """The recorder's own account of its time in the engine core, as a share of that in which a step was under way; and
+    what of it the hooks of a frontend took on another thread of that process, where the log says.
+    """
+    busy, taken = busy_ns(run), run.facts.get("frontend_ns")
     books = run.facts.get("closed") or run.facts.get("recorder") or {}
-    return float(books["self_ns"] / busy_ns(run))
-
-
-def frontend_share(log: Path) -> str:
-    """What of that the hooks of a frontend in the same process took, which run on another thread."""
-    run = sb.open(log)
-    taken = run.facts.get("frontend_ns")
-    return "" if taken is None else f" ({taken / busy_ns(run):.3%} of it on the frontend's thread)"
-
-
-def mean_ratio(ratios: list[float]) -> tuple[float, float]:
-    """The geometric mean, and its standard error."""
-    logs = [math.log(one) for one in ratios]
-    ratio = math.exp(statistics.mean(logs))
-    return ratio, ratio * statistics.stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else math.nan
+    return books["self_ns"] / busy, None if taken is None else taken / busy

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-__all__ = ["WARM", "Blocks", "Put", "Stepped", "asked", "taken_out"]
+__all__ = ["WARM", "Blocks", "Put", "Stepped", "asked", "mean_ratio", "taken_out"]
 
 Put = Callable[[bool], None]
 """Puts a hook in (True), or takes it out."""
@@ -96,8 +96,7 @@ class Blocks:
         lines = []
         for index, name in enumerate(("CPU time of the engine's thread", "wall time")):
             ratios = [one[index] for one in self.ratios]
-            logs = [math.log(ratio) for ratio in ratios]
-            mean, error = math.exp(statistics.mean(logs)), statistics.stdev(logs) / len(logs) ** 0.5
+            mean, error = mean_ratio(ratios)
             lines.append(
                 f"{name} a step, with over without: mean {mean:.4f} +- {error:.4f}, "
                 f"median {statistics.median(ratios):.4f}, {len(ratios)} quadruples"
@@ -109,6 +108,13 @@ class Blocks:
             f"a flush of {self.steps}: {statistics.median(self.flushes) / 1e6:.2f} ms"
         )
         return "\n".join(lines)
+
+
+def mean_ratio(ratios: Sequence[float]) -> tuple[float, float]:
+    """The geometric mean, and its standard error."""
+    logs = [math.log(one) for one in ratios]
+    ratio = math.exp(statistics.mean(logs))
+    return ratio, ratio * statistics.stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else math.nan
 
 
 def in_heap(*kinds: str) -> list[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -63,8 +62,7 @@ class Records:
 
     def delivered(self, handles: Sequence[int], tokens: Sequence[int], t: int) -> None:
         """Tokens of many requests reached the frontend at once."""
-        words = [word for pair in zip(handles, tokens, strict=True) for word in pair]
-        self._kept.append((spool.DELIVERED, spool.R_DELIVERED.pack(t, 0) + struct.pack(f"<{len(words)}I", *words)))
+        self._kept.append((spool.DELIVERED, WholeRecorder.delivery(handles, tokens, t)))
 
     def delivered_again(self, t: int) -> None:
         """The same as by the last `delivered`."""

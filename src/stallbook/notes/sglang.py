@@ -93,9 +93,8 @@ class Teller(Told):
         self._last, self._whole, self._again = _NOBODY, False, 0
 
     def _comes_in(self, notes: Words) -> None:
-        t, count = notes.some(2)
-        steps, known, fresh = self.steps, self._known, list[int]()
-        for one in notes.some(count):
+        t, steps, known, fresh = notes.one(), self.steps, self._known, list[int]()
+        for one in notes.listed():
             if one in steps.alive and (one not in known or one in steps.evicted):
                 known.setdefault(one, 0)
                 fresh.append(one)

@@ -9,16 +9,24 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from stallbook.notes import delays
 from stallbook.notes.records import Records
 from stallbook.record.spool import NO_NAME
 
-__all__ = ["NO_GRAPH", "Flight", "Steps"]
+__all__ = ["NO_GRAPH", "Emission", "Flight", "Steps"]
 
 NO_GRAPH: Final = (0, -1)
 """No captured path, no padded size."""
+
+
+class Emission(NamedTuple):
+    """Tokens that were scheduled for each request, all of them, and how many each got."""
+
+    scheduled: Mapping[int, int]
+    total: int
+    tokens: Mapping[int, int]
 
 
 class Flight:

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import compress
-from typing import Any, NamedTuple
+from typing import Any
 
-from stallbook.notes.steps import Steps
+from stallbook.notes.steps import Emission, Steps
 from stallbook.notes.words import OWN, Told, Words, row, settings_of
 
 __all__ = ["AGAIN", "DELIVERED", "EMITTED", "EVICTED", "FINISHED", "NAMES", "PLAN", "RENEWED", "SCHEDULED", "Teller"]
@@ -25,14 +25,6 @@ Tokens were handed out: when; how many requests, their handles, how many tokens 
 The same once more: when.
 """
 _BUDGET = 3
-
-
-class Plan(NamedTuple):
-    """Who is in a batch, with how many tokens; how many in all; and one for each that gets one."""
-
-    scheduled: Mapping[int, int]
-    total: int
-    tokens: Mapping[int, int]
 
 
 class Teller(Told):
@@ -53,10 +45,10 @@ class Teller(Told):
         self.full = False
         self.admitted: set[int] = set()
         self.running: set[int] = set()
-        self.plan = Plan({}, 0, {})
+        self.plan = Emission({}, 0, {})
         self.fresh = False
         """Whether no step was scheduled of the plan yet."""
-        self.plans: dict[int, Plan] = {}
+        self.plans: dict[int, Emission] = {}
         """Of the steps that have not emitted."""
 
     def lost(self) -> None:
@@ -78,7 +70,7 @@ class Teller(Told):
         count = notes.one()
         requests, lengths, new = (notes.some(count) for _ in range(3))
         scheduled = row(requests, lengths)
-        self.plan = Plan(scheduled, sum(lengths), dict.fromkeys(compress(scheduled, new), 1))
+        self.plan = Emission(scheduled, sum(lengths), dict.fromkeys(compress(scheduled, new), 1))
         self.fresh = True
 
     def _scheduled(self, step: int, t0: int, t1: int) -> None:
@@ -91,8 +83,8 @@ class Teller(Told):
             self.admitted.update(new)
 
     def _emitted(self, notes: Words) -> None:
-        step, t, t1, cpu, count = notes.some(5)
-        without = set(notes.some(count))
+        step, t, t1, cpu = notes.some(4)
+        without = set(notes.listed())
         plan = self.plans.pop(step, None)
         for old in [one for one in self.plans if one < step]:
             del self.plans[old]
@@ -115,8 +107,7 @@ class Teller(Told):
         self.steps.evict(request, lost, t, bool(recompute))
 
     def _finished(self, notes: Words) -> None:
-        t, count = notes.some(2)
-        ended = notes.some(count)
+        t, ended = notes.one(), notes.listed()
         self.admitted.difference_update(ended)
         self.running.difference_update(ended)
         self.steps.finished(ended, t)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-from stallbook.notes.steps import Steps
+from stallbook.notes.steps import Emission, Steps
 from stallbook.notes.words import OWN, Told, Words, row, settings_of
 
 __all__ = ["EMITTED", "EVICTED", "FINISHED", "PLACED", "REPEATED", "SCHEDULED", "Teller", "each", "names"]
@@ -31,14 +31,6 @@ def _handoff(apart: bool) -> str:
     return "ipc" if apart else "dispatch"
 
 
-class _Emission(NamedTuple):
-    """Tokens that were scheduled for each request, all of them, and how many each got."""
-
-    scheduled: Mapping[int, int]
-    total: int
-    tokens: Mapping[int, int]
-
-
 class Teller(Told):
     """Follows one engine core. apart: its workers are other processes. most: tokens that a step may take."""
 
@@ -47,7 +39,7 @@ class Teller(Told):
         super().__init__(records, Steps(records, apart, _handoff(apart)))
         self.most = int(settings["most"])
         self.full = False
-        self.usual = _Emission({}, 0, {})
+        self.usual = Emission({}, 0, {})
         """The last one in which each request got the one token that was scheduled for it."""
         self.kinds |= {
             SCHEDULED: (5, self._scheduled), EMITTED: (-1, self._emitted), REPEATED: (4, self._repeated),
@@ -57,7 +49,7 @@ class Teller(Told):
     def lost(self) -> None:
         """Some notes could not be told."""
         super().lost()
-        self.usual = _Emission({}, 0, {})
+        self.usual = Emission({}, 0, {})
 
     def blocked(self, code: int) -> int:
         """If somebody waits, the last step may have taken all the tokens that one may take."""
@@ -71,19 +63,19 @@ class Teller(Told):
         step, t, t1, cpu, total = notes.some(5)
         scheduled, tokens = _each(notes), _each(notes)
         if total == len(scheduled) == len(tokens) == sum(tokens.values()):
-            self.usual = _Emission(scheduled, total, tokens)
+            self.usual = Emission(scheduled, total, tokens)
         self.steps.emitted(step, t, t1, cpu, scheduled, total, tokens)
 
     def _repeated(self, step: int, t: int, t1: int, cpu: int) -> None:
         self.steps.emitted(step, t, t1, cpu, *self.usual)
 
     def _placed(self, notes: Words) -> None:
-        t, count = notes.some(2)
-        self.steps.admitted(notes.some(count), t)
+        t = notes.one()
+        self.steps.admitted(notes.listed(), t)
 
     def _finished(self, notes: Words) -> None:
-        t, count = notes.some(2)
-        self.steps.finished(notes.some(count), t)
+        t = notes.one()
+        self.steps.finished(notes.listed(), t)
 
 
 def _each(notes: Words) -> Mapping[int, int]:

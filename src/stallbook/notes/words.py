@@ -41,6 +41,10 @@ class Words:
             raise IndexError("notes end early")
         return self._words[start : self._at]
 
+    def listed(self) -> Sequence[int]:
+        """A list: how many, then each."""
+        return self.some(self.one())
+
 
 class Told:
     """A teller of one engine's notes: `kinds` says of each kind how many words follow, -1 where it is told by the first
@@ -92,8 +96,8 @@ class Told:
     def _stamps(self, notes: Words) -> None:
         found: list[tuple[int, int]] = []
         for _ in range(notes.one()):
-            name, count = notes.some(2)
-            found += zip(notes.some(count), repeat(name), strict=False)
+            name = notes.one()
+            found += zip(notes.listed(), repeat(name), strict=False)
         self.steps.stamped(sorted(found))
 
     def _windows(self, notes: Words) -> None:

@@ -138,13 +138,17 @@ class WholeRecorder(Recorder):
         """A window inside the step's marks, for `tail`."""
         return spool.R_WINDOW.pack(name, 0, -1, t0, t1, -1)
 
+    @staticmethod
+    def delivery(handles: Sequence[int], tokens: Sequence[int], t: int, boundary: int = 0) -> bytes:
+        """The payload of a DELIVERED."""
+        words = [0] * (2 * len(handles))
+        words[::2], words[1::2] = handles, tokens
+        return spool.R_DELIVERED.pack(t, boundary) + struct.pack(f"<{len(words)}I", *words)
+
     def delivered(self, handles: Sequence[int], tokens: Sequence[int], t: int, boundary: int = 0) -> None:
         """Tokens of many requests reached the frontend (boundary 0) or the client (1) at once."""
         try:
-            words = [0] * (2 * len(handles))
-            words[::2], words[1::2] = handles, tokens
-            head = spool.R_DELIVERED.pack(t, boundary)
-            self._put(spool.DELIVERED, head + struct.pack(f"<{len(words)}I", *words))
+            self._put(spool.DELIVERED, self.delivery(handles, tokens, t, boundary))
         except Exception:
             self._failed()
 

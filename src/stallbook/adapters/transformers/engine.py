@@ -162,12 +162,13 @@ class Engine:
             self.hooks.on = False
             return
         self.recorder = recorder
-        if self.later is None:
+        if self.later is not None:
+            self.noter.renew()
+        else:
             self.stamps = Stamps(self.clock)
             self.noter = Noter(recorder, self.stamps, self.hooks, self.clock)
             self.noter.told_by("transformers", notes.NAMES)
             self.later = Later(self.work, recorder, self.hooks, self.clock, _OTHERS)
-        self.noter.renew()
         self.later.entries += self.frontend.noted()  # what was handed out since the last manager's end
         self.later.entries += (notes.RENEWED, processor.max_batch_tokens)
         self.handles.clear()

@@ -26,6 +26,7 @@ import stallbook as sb
 from engine_load import Answer, Ask, calm, mixed
 from engine_server import Server
 from stallbook.conformance.evidence import busy_ns
+from stallbook.run import Run
 from step_cost import mean_ratio
 
 
@@ -132,7 +133,7 @@ def cpu_ns(pid: int) -> int:
     return sum(int((task / "schedstat").read_text().split()[0]) for task in Path(f"/proc/{pid}/task").iterdir())
 
 
-def account(run: sb.Run) -> tuple[float, float | None]:
+def account(run: Run) -> tuple[float, float | None]:
     """The recorder's own account of its time in the engine core, as a share of that in which a step was under way; and
     what of it the hooks of a frontend took on another thread of that process, where the log says.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -18,11 +19,11 @@ from stallbook.adapters.transformers.engine import Engine
 PENDING, PREFILLING, DECODING, FINISHED = range(4)
 
 
-def request(name: str, prompt: int = 8, limit: int = 20, made_ms: float = 0) -> Any:
+def request(name: str, prompt: int = 8, limit: int = 20, made_ms: float = 0, streaming: bool = True) -> Any:
     """A `RequestState`."""
     return SimpleNamespace(
         request_id=name, initial_tokens=[7] * prompt, max_new_tokens=limit, status=PENDING, position_offset=0,
-        created_time=(START + made_ms * 1e6) / 1e9, is_cpu_offloaded=False,
+        created_time=(START + made_ms * 1e6) / 1e9, is_cpu_offloaded=False, streaming=streaming,
     )  # fmt: skip
 
 
@@ -43,7 +44,7 @@ class Scheduler:
         self.active_requests: dict[str, Any] = {}
         self.waiting_requests: dict[str, Any] = {}
         self.starved_requests: list[tuple[Any, int]] = []
-        self.cancelled: list[Any] = []
+        self.cancelled: list[str] = []
 
     def add_waiting_request(self, state: Any) -> None:
         self.waiting_requests[state.request_id] = state
@@ -51,11 +52,14 @@ class Scheduler:
     def finish_request(self, request_id: str) -> None:
         self.active_requests.pop(request_id, None)
 
-    def clear_cancelled_requests(self) -> list[Any]:
-        gone, self.cancelled = self.cancelled, []
-        for one in gone:
-            self.active_requests.pop(one.request_id, None)
-        return gone
+    def set_request_cancellation(self, request_id: str) -> None:
+        self.cancelled.append(request_id)
+
+    def clear_cancelled_requests(self) -> None:
+        for one in self.cancelled:
+            self.active_requests.pop(one, None)
+            self.waiting_requests.pop(one, None)
+        self.cancelled = []
 
 
 class Offloading:
@@ -151,6 +155,46 @@ class Runner:
             stream.work(1)
 
 
+class EventLoop:
+    """Runs what it was sent when the test says so."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
+
+    def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any) -> None:
+        self.sent.append((callback, args))
+
+    def run(self) -> None:
+        sent, self.sent = self.sent, []
+        for callback, args in sent:
+            with suppress(ZeroDivisionError):  # a callback's; a real loop logs it
+                callback(*args)
+
+
+class OutputRouter:
+    """Sends a batch's outputs to those who registered for them, and puts the others into `queue`."""
+
+    def __init__(self) -> None:
+        self.result_handlers: dict[str, tuple[Callable[[Any], object], Any]] = {}
+        self.queue: list[Any] = []
+
+    def deliver(self, output: Any) -> None:
+        callback, loop = self.result_handlers[output.request_id]
+        loop.call_soon_threadsafe(callback, output)
+
+    def deliver_batch(self, outputs: Sequence[Any]) -> None:
+        found = [(self.result_handlers.get(one.request_id), one) for one in outputs]
+        self.queue += [one for entry, one in found if entry is None]
+        callbacks = [(entry[0], one) for entry, one in found if entry is not None]
+
+        def run() -> None:
+            for callback, one in callbacks:
+                callback(one)
+
+        if callbacks:
+            next(entry[1] for entry, _ in reversed(found) if entry is not None).call_soon_threadsafe(run)
+
+
 class Processor:
     """A `ContinuousBatchProcessor` that does what it is told."""
 
@@ -158,7 +202,7 @@ class Processor:
 
     def __init__(self, clock: Clock, ios: Any, *, pool: bool = False, graphs: bool = False) -> None:
         self.clock, self.inputs_and_outputs = clock, ios
-        self.scheduler = Scheduler()
+        self.scheduler, self.output_router = Scheduler(), OutputRouter()
         self.offloading_manager = Offloading(clock, self.scheduler, pool)
         self.model_runner = Runner(clock, ios, graphs)
 
@@ -178,7 +222,7 @@ class Processor:
         self.inputs_and_outputs.prepare_batch_tensors(batch)
         return True
 
-    def update_batch(self, finished: Sequence[Any] = ()) -> None:
+    def update_batch(self, finished: Sequence[Any] = (), outputs: Sequence[Any] = ()) -> None:
         batch = self.inputs_and_outputs.prepare_batch_update()
         self.clock.go(1)
         for one in batch:
@@ -186,6 +230,8 @@ class Processor:
         for state in finished:
             state.status = FINISHED
             self.scheduler.finish_request(state.request_id)
+        if outputs:
+            self.output_router.deliver_batch(outputs)
 
 
 class Manager:
@@ -195,6 +241,7 @@ class Manager:
 
     def __init__(self, made: Processor, loop: Callable[[Processor], object]) -> None:
         self.made, self.loop = made, loop
+        self.output_router, self.event_loop = made.output_router, EventLoop()
 
     def _create_batch_processor(self) -> Processor:
         return self.made
@@ -202,14 +249,14 @@ class Manager:
     def _run_generation_loop(self, use_inference_mode: bool = False) -> object:
         return self.loop(self._create_batch_processor())
 
-    def register_result_handler(self, request_id: str, callback: Callable[[Any], object]) -> Any:
-        return callback
+    def register_result_handler(self, request_id: str, callback: Callable[[Any], object]) -> None:
+        self.output_router.result_handlers[request_id] = callback, self.event_loop
 
     def get_result(self, result: Any = None) -> Any:
         return result
 
 
-HOOKED = (Scheduler, Offloading, IOs, AsyncIOs, Runner, Processor)
+HOOKED = (Scheduler, OutputRouter, Offloading, IOs, AsyncIOs, Runner, Processor)
 """Classes that the adapter hooks once it meets an object of theirs."""
 
 
@@ -228,5 +275,6 @@ def attached(folder: Path, clock: Clock) -> tuple[Engine, type[Manager]]:
     """The adapter, and a class of managers that it has hooked."""
     module: Any = ModuleType("continuous_api")
     module.ContinuousBatchingManager = type("ContinuousBatchingManager", (Manager,), {})
+    module.OutputRouter = OutputRouter
     process = Process(folder, "transformers 0.0", Hooks(), clock)
     return adapter.install(module, process), module.ContinuousBatchingManager

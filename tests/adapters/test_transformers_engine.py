@@ -31,11 +31,13 @@ def recorded(folder: Path, clock: Clock, processor: Processor, loop: Loop) -> Ru
     return sb.open(folder)
 
 
-def step(processor: Processor, batch: Sequence[Any], finished: Sequence[Any] = (), **more: Any) -> None:
+def step(
+    processor: Processor, batch: Sequence[Any], finished: Sequence[Any] = (), outputs: Sequence[Any] = (), **more: Any
+) -> None:
     """One turn of the loop: 1 ms of scheduling, 1 of laying out, 5 of forward pass, 1 of sampling, 1 of output."""
     assert processor.prepare_next_batch(batch, **more)
     processor.model_runner.compute_batch()
-    processor.update_batch(finished)
+    processor.update_batch(finished, outputs)
 
 
 def evicting(processor: Processor, *starved: Any) -> Callable[[], object]:
@@ -158,7 +160,7 @@ def test_a_request_that_is_cancelled_is_done(tmp_path: Path, clock: Clock) -> No
         for one in (a, b):
             processor.scheduler.add_waiting_request(one)
         step(processor, [future(a, 8), future(b, 8)])
-        processor.scheduler.cancelled = [b]
+        processor.scheduler.set_request_cancellation("b")
         step(processor, [future(a)])
         step(processor, [future(a)], finished=[a])
 
@@ -243,20 +245,23 @@ def test_two_batches_in_flight_on_a_device(tmp_path: Path, clock: Clock, stream:
 def test_what_was_handed_out(tmp_path: Path, clock: Clock) -> None:
     seen: list[Any] = []
 
+    def called(one: Any) -> None:
+        clock.go(0.05)
+        seen.append(one)
+
     def loop(processor: Processor) -> None:
         a, b, c = request("a"), request("b"), request("c")
         for one in (a, b, c):
             processor.scheduler.add_waiting_request(one)
-        to_a, to_b = (manager.register_result_handler(name, seen.append) for name in "ab")
+        for name in "ab":
+            manager.register_result_handler(name, called)
         for n in (1, 2, 3):
-            step(
-                processor, [future(one, 8 if n == 1 else 1) for one in (a, b, c)], finished=[a, b, c] if n == 3 else ()
-            )
+            last, batch = n == 3, [future(one, 8 if n == 1 else 1) for one in (a, b, c)]
+            made = {name: output(name, n, last) for name in "abc"}
+            step(processor, batch, [a, b, c] if last else (), [made[one] for one in ("abc" if n > 1 else "ab")])
             clock.go(1)
-            to_a(output("a", n, n == 3))
-            clock.go(0.1)
-            to_b(output("b", n, n == 3))
-            manager.get_result(output("c", n, n == 3) if n > 1 else None)
+            manager.event_loop.run()
+            manager.get_result(made["c"] if n > 1 else None)
         assert not processor.prepare_next_batch([])
 
     engine, kind = attached(tmp_path / "a.stall", clock)

@@ -21,7 +21,7 @@ NAMES = ("loop", "sched", "output", "dispatch")
 PLANNED, COMES_IN, RAN, EMITTED, REPEATED, RETRACTED, GONE, IDLE = range(OWN, OWN + 8)
 """A step was scheduled: number, start, end, CPU time after a rest or -1.
 Requests that a step prefills: when; how many, and their handles.
-A forward pass returned: number, graph code, padded size.
+The path that a forward pass took, where there are several: number, graph code, padded size.
 A result was processed, number, start, end and CPU time, of a batch: see `Batch`.
 The same of the batch before, each of whose requests got one token.
 A request lost its cache: handle, tokens, when.

@@ -30,7 +30,7 @@ class Overlapped(Steps):
     def __init__(self, records: Records) -> None:
         super().__init__(records, False, "dispatch")
         self._ran: Flight | None = None
-        """Whose forward pass ran since the last look."""
+        """Whose forward pass ran since the last look, right after it was scheduled."""
         self._entered = self._brief = 0
         """When the processing of the last result began; what it takes at most as long as nothing disturbs."""
 
@@ -39,14 +39,13 @@ class Overlapped(Steps):
         self.scheduled(step, t0, t1)
         if cpu >= 0:
             self._look(t1, cpu)
-        self.flights[-1].stretch = [_NOTHING, _NOTHING]
+        self._ran = self.flights[-1]
+        self._ran.stretch = [_NOTHING, _NOTHING]
 
     def ran(self, step: int, graph: int, padded: int) -> None:
-        """The forward pass of a step returned."""
-        for flight in reversed(self.flights):
-            if flight.step == step:
-                flight.graph, self._ran = (graph, padded), flight
-                return
+        """The forward pass of a step took this path."""
+        if self._ran is not None and self._ran.step == step:
+            self._ran.graph = graph, padded
 
     def repeated(self, step: int, t: int, t1: int, cpu: int) -> None:
         """As `emitted`, of the same requests as the step before, each of which got the one token scheduled for it."""

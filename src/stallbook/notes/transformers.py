@@ -8,13 +8,19 @@ from collections.abc import Mapping
 from itertools import compress
 from typing import Any
 
+from stallbook.notes.callbacks import Callbacks
 from stallbook.notes.steps import Emission, Steps
 from stallbook.notes.words import OWN, Told, Words, row, settings_of
 
-__all__ = ["AGAIN", "DELIVERED", "EMITTED", "EVICTED", "FINISHED", "NAMES", "PLAN", "RENEWED", "SCHEDULED", "Teller"]
+__all__ = [
+    "AGAIN", "DELIVERED", "EMITTED", "EVICTED", "FINISHED", "HANDED", "HANDED_REST", "NAMES", "PLAN", "RENEWED",
+    "ROUTED", "SCHEDULED", "Teller",
+]  # fmt: skip
 
 NAMES = ("loop", "sched", "output", "runner")
-RENEWED, PLAN, SCHEDULED, EMITTED, EVICTED, FINISHED, DELIVERED, AGAIN = range(OWN, OWN + 8)
+RENEWED, PLAN, SCHEDULED, EMITTED, EVICTED, FINISHED, DELIVERED, AGAIN, ROUTED, HANDED, HANDED_REST = range(
+    OWN, OWN + 11
+)
 """Another manager's thread begins: the tokens that its batches may take.
 Who is in the batches from here on: how many, their handles, how many tokens each has, and whether it gets a new one.
 A step was scheduled: number, start, end.
@@ -23,6 +29,9 @@ A request lost its cache: handle, tokens, when, whether they are computed again.
 Requests are done: when, how many, their handles.
 Tokens were handed out: when; how many requests, their handles, how many tokens each.
 The same once more: when.
+A request's tokens go to a callback: handle, and whether each does as it comes, or all once it is done.
+The tokens of a step that go to callbacks were handed out: when, number.
+Of a request that failed those that were not handed out before were: when, handle.
 """
 _BUDGET = 3
 
@@ -36,10 +45,12 @@ class Teller(Told):
     def __init__(self, settings: Mapping[str, Any]) -> None:
         records = settings_of(settings)
         super().__init__(records, Steps(records, False, "runner"))
+        self.callbacks = Callbacks(records)
         self.kinds |= {
             RENEWED: (1, self._renewed), PLAN: (-1, self._plan), SCHEDULED: (3, self._scheduled),
             EMITTED: (-1, self._emitted), EVICTED: (4, self._evicted), FINISHED: (-1, self._finished),
             DELIVERED: (-1, self._delivered), AGAIN: (1, records.delivered_again),
+            ROUTED: (2, self.callbacks.has), HANDED: (2, self.callbacks.handed), HANDED_REST: (2, self.callbacks.rest),
         }  # fmt: skip
         self.budget = 0
         self.full = False
@@ -55,6 +66,7 @@ class Teller(Told):
         """Some notes could not be told."""
         super().lost()
         self.plans.clear()
+        self.callbacks.lost()
 
     def blocked(self, code: int) -> int:
         """Unless nobody waits, the last batch's tokens may have been all that there are."""
@@ -65,6 +77,7 @@ class Teller(Told):
         self.budget, self.full = budget, False
         for known in (self.admitted, self.running, self.plans):
             known.clear()
+        self.callbacks.renew()
 
     def _plan(self, notes: Words) -> None:
         count = notes.one()
@@ -99,6 +112,7 @@ class Teller(Told):
             decoding = total - sum(scheduled[request] for request in fresh)
             self.running.update(tokens)
         self.steps.emitted(step, t, t1, cpu, scheduled, total, tokens, decoding)
+        self.callbacks.emitted(step, t1, tokens)
 
     def _evicted(self, request: int, lost: int, t: int, recompute: int) -> None:
         self.admitted.discard(request)
@@ -111,7 +125,9 @@ class Teller(Told):
         self.admitted.difference_update(ended)
         self.running.difference_update(ended)
         self.steps.finished(ended, t)
+        self.callbacks.finished(ended, t)
 
     def _delivered(self, notes: Words) -> None:
         t, count = notes.some(2)
+        self.callbacks.others()
         self.records.delivered(notes.some(count), notes.some(count), t)

@@ -16,7 +16,6 @@ from stallbook.adapters.sglang import batches
 from stallbook.adapters.sglang.runner import watch
 from stallbook.adapters.stamps import Stamps
 from stallbook.notes import sglang as notes
-from stallbook.notes.steps import NO_GRAPH
 
 __all__ = ["HEALTH", "Engine"]
 
@@ -119,8 +118,8 @@ class Engine:
                 try:
                     if number:
                         t = clock()
-                        code, padded = NO_GRAPH if graph is None else graph(batch, result)
-                        note((notes.RAN, number, code, padded))
+                        if graph is not None:
+                            note((notes.RAN, number, *graph(batch, result)))
                         setattr(result, _STEP, number)
                         self.pending += 1
                         if later.steps == SAMPLED:

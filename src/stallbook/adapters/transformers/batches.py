@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, Final
 
 __all__ = ["Batches", "Plan"]
 
 _STATE, _ID = attrgetter("state"), attrgetter("state.request_id")
+_WAITING: Final = (0, 3)
+"""`RequestStatus` of a request that gets none of the tokens in flight: pending, finished."""
 _LENGTH, _NEW = attrgetter("query_length"), attrgetter("has_new_token")
 
 
@@ -59,15 +61,16 @@ class Batches:
         self._flying.append((batch, step, plan))
         return new
 
-    def lands(self, batch: list[Any], out: Callable[[Any], bool] | None) -> tuple[int, Collection[int]]:
-        """A batch's step, and the handles of whoever is `out` of it by now; 0 if it is none of ours. Those that were
-        scheduled before never emit.
+    def lands(self, batch: list[Any], ahead: bool) -> tuple[int, Collection[int]]:
+        """A batch's step, and the handles of whoever gets none of its tokens any more; 0 if it is none of ours. Those
+        that were scheduled before never emit. ahead: whether the next one may be made while one runs.
         """
         flying = self._flying
         while flying:
             one, step, plan = flying.popleft()
             if one is batch:
-                if out is None:
+                if not ahead:
                     return step, ()
-                return step, [handle for handle, state in zip(plan.handles, plan.states, strict=True) if out(state)]
+                states = zip(plan.handles, plan.states, strict=True)
+                return step, [handle for handle, state in states if state.status in _WAITING]
         return 0, ()

@@ -19,7 +19,7 @@ from stallbook.adapters.noter import Noter
 from stallbook.adapters.process import Process
 from stallbook.adapters.settings import settings
 from stallbook.adapters.stamps import Stamps
-from stallbook.adapters.transformers import requests, runner
+from stallbook.adapters.transformers import requests, routed, runner
 from stallbook.adapters.transformers.batches import Batches
 from stallbook.adapters.transformers.frontend import Frontend
 from stallbook.notes import transformers as notes
@@ -36,18 +36,11 @@ _SETTINGS: Final = {
         "safety_margin", "cpu_offload_space", "default_compile_level", "q_padding_interval_size", "max_queue_size",
     )
 }  # fmt: skip
-_OTHERS: Final = 5
-"""Hooks of a step that leave no entry: its batch is laid out, run, sampled, back; who was cancelled."""
+_OTHERS: Final = 6
+"""Hooks of a step that leave no entry: its batch is laid out, run, sampled, back; outputs are sent, and handed out."""
 _KV, _SEQS = 1, 2
 _OFTEN_NS: Final = 1_000_000_000
 """No more often than that an engine at rest notes what of the recorder's cost was the frontend's, on other threads."""
-_WAITING: Final = (0, 3)
-"""`RequestStatus` of a request that gets none of the tokens in flight: pending, finished."""
-
-
-def _waits(state: Any) -> bool:
-    """Whether a request gets none of the tokens in flight."""
-    return state.status in _WAITING
 
 
 def install(module: ModuleType, process: Process) -> Engine:
@@ -99,7 +92,7 @@ class Engine:
         self.tensors = 0
         self.emission: tuple[int, int, Collection[int]] | None = None
         """When, of which step, and who is out of it by now."""
-        self.ended: list[str] = []
+        self.ended, self.cancelled = list[str](), list[str]()
         self.batches: Batches | None = None
         self.updating = self.offloading = False
         self.windows: list[int] = []
@@ -177,6 +170,7 @@ class Engine:
         self.batches = Batches(self.handle_of)
         runner.watch(self, processor)
         requests.watch(self)
+        routed.watch(self, getattr(processor, "output_router", None))
         wrap, kind = self.hooks.wrap, type(processor)
         wrap(kind, "prepare_next_batch", self._prepare_next_batch)
         wrap(kind, "update_batch", self._update_batch)
@@ -190,7 +184,9 @@ class Engine:
         """A request came in. Returns its handle."""
         if state.request_id in self.frontend.finished and self.later is not None:
             self.later.entries += self.frontend.noted()  # what was handed out is of the one before it
-        return self.frontend.arrived(*requests.told(state), self.session)
+        handle = self.frontend.arrived(*requests.told(state), self.session)
+        routed.has_callback(self, state)
+        return handle
 
     def handle_of(self, state: Any) -> int:
         """A request's handle: another answer to a prompt had no arrival."""
@@ -219,6 +215,10 @@ class Engine:
             t1 = clock()
             if hooks.on and processor is self.processor and (batches := self.batches) is not None:
                 try:
+                    if self.cancelled:
+                        requests.cleared(self, t1)
+                    if self.frontend.routed.more:
+                        routed.have_callbacks(self)
                     if found:
                         step = self.count = self.count + 1
                         if (plan := batches.takes_off(self.batch, step)) is not None:
@@ -259,7 +259,7 @@ class Engine:
         one is made while one runs.
         """
         if self.batches is not None:
-            self.emission = (t, *self.batches.lands(batch, _waits if len(self.inputs) > 1 else None))
+            self.emission = (t, *self.batches.lands(batch, len(self.inputs) > 1))
 
     def _update_batch(self, original: Callable[..., Any]) -> Callable[..., Any]:
         clock, hooks, later = self.clock, self.hooks, self.later
@@ -282,7 +282,8 @@ class Engine:
                     t, step, without = emission
                     if step:
                         note((notes.EMITTED, step, t, t1, thread_cpu(), len(without), *without))
-                        self.noter.ran(step, t)
+                        if self.noter.tracks:
+                            self.noter.ran(step, t)
                         later.steps += 1
                     if self.ended:
                         self.finished(self.ended, t1)
@@ -301,9 +302,8 @@ class Engine:
         """Write what the hooks saw. Each such record says in full who is in its first batch."""
         if self.batches is not None:
             self.batches.tell_anew()
-            entries += self.frontend.noted()
             self.recorder.spent(self.frontend.cost())
-            self.noter.write(entries, self._blocked())
+            self.noter.write([*entries, *self.frontend.noted()], self._blocked())
 
     def _blocked(self) -> int:
         """What keeps the first waiting request out."""

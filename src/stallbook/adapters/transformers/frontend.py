@@ -13,6 +13,7 @@ from typing import Any, Final
 from stallbook.adapters.later import CALL_NS
 from stallbook.adapters.process import Process
 from stallbook.adapters.transformers.handed import Handed
+from stallbook.adapters.transformers.routed import Routed
 from stallbook.notes.transformers import AGAIN, DELIVERED
 
 __all__ = ["Frontend", "install"]
@@ -45,12 +46,14 @@ class Frontend:
         self.process, self.hooks, self.clock = process, process.hooks, process.clock
         self.so_far: dict[str, int] = {}
         """Tokens of each request that the program took from the queue."""
+        self.routed = Routed(self.clock)
         self._forget()
         process.after_fork.append(self._forget)
 
     def _forget(self) -> None:
         self.came: dict[str, int] = {}
         self.handed = Handed()
+        self.routed.forget()
         self.finished: dict[str, int] = {}
         """Handles of requests that are done, and may not have been handed out yet."""
         self.so_far.clear()
@@ -63,7 +66,7 @@ class Frontend:
     @property
     def waits(self) -> bool:
         """Whether there is something to write."""
-        return bool(self.handed)
+        return bool(self.handed) or self.routed.waits
 
     # On any thread.
 
@@ -85,33 +88,19 @@ class Frontend:
         return handle_request
 
     def register_result_handler(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Somebody's callback gets each output: stamp when it returned."""
+        """Somebody's callback gets each output, on the event loop that runs now: `Loop` stands in for it."""
 
         @functools.wraps(original)
-        def register_result_handler(
-            manager: Any, request_id: str, callback: Callable[..., Any], *args: Any, **more: Any
-        ) -> Any:
-            return original(manager, request_id, self._stamped(request_id, callback), *args, **more)
-
-        return register_result_handler
-
-    def _stamped(self, request_id: str, callback: Callable[..., Any]) -> Callable[..., Any]:
-        clock, so_far, calls = self.clock, 0, 0
-
-        def handed(output: Any) -> Any:
-            nonlocal so_far, calls
-            result = callback(output)
-            try:
-                t, before, so_far = clock(), so_far, len(output.generated_tokens)
-                self.handed.put(request_id, so_far - before, t)
-                calls += 1
-                if calls % _SAMPLED == 0:
-                    self._sampled(clock() - t)
-            except Exception:
-                self.hooks.failed()
+        def register_result_handler(manager: Any, request_id: str, *args: Any, **more: Any) -> Any:
+            result = original(manager, request_id, *args, **more)
+            if self.hooks.on:
+                try:
+                    self.routed.stands_in(getattr(manager, "output_router", None), request_id)
+                except Exception:
+                    self.hooks.failed()
             return result
 
-        return handed
+        return register_result_handler
 
     def get_result(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """The program takes an output from the queue."""
@@ -188,7 +177,7 @@ class Frontend:
                 notes += (AGAIN, one)
             else:
                 notes += self._delivered(self.last, [1] * len(self.last), one)
-        return notes
+        return notes + self.routed.noted()
 
     def _delivered(self, names: list[str], tokens: list[int], t: int) -> Iterable[int]:
         known, done = self.process.handles, self.finished

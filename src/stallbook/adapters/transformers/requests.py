@@ -11,7 +11,7 @@ from stallbook.notes.transformers import EVICTED
 if TYPE_CHECKING:
     from stallbook.adapters.transformers.engine import Engine
 
-__all__ = ["told", "watch"]
+__all__ = ["cleared", "told", "watch"]
 
 
 def watch(engine: Engine) -> None:
@@ -19,7 +19,7 @@ def watch(engine: Engine) -> None:
     wrap, scheduler = engine.hooks.wrap, type(engine.scheduler)
     for name, make in (
         ("add_waiting_request", _add_waiting_request), ("finish_request", _finish_request),
-        ("clear_cancelled_requests", _clear_cancelled_requests),
+        ("set_request_cancellation", _set_request_cancellation),
     ):  # fmt: skip
         wrap(scheduler, name, functools.partial(make, engine))
     offloader = type(engine.offloader)
@@ -70,18 +70,26 @@ def _finish_request(engine: Engine, original: Callable[..., Any]) -> Callable[..
     return finish_request
 
 
-def _clear_cancelled_requests(engine: Engine, original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def clear_cancelled_requests(scheduler: Any, *args: Any, **more: Any) -> Any:
-        result = original(scheduler, *args, **more)
-        if result and engine.hooks.on and scheduler is engine.scheduler and engine.later is not None:
-            try:
-                engine.finished([one.request_id for one in result], engine.clock())
-            except Exception:
-                engine.hooks.failed()
-        return result
+def _set_request_cancellation(engine: Engine, original: Callable[..., Any]) -> Callable[..., Any]:
+    """A request is to be taken out as the next batch is made."""
 
-    return clear_cancelled_requests
+    @functools.wraps(original)
+    def set_request_cancellation(scheduler: Any, request_id: str, *args: Any, **more: Any) -> Any:
+        if engine.hooks.on and scheduler is engine.scheduler:
+            engine.cancelled.append(request_id)
+        return original(scheduler, request_id, *args, **more)
+
+    return set_request_cancellation
+
+
+def cleared(engine: Engine, t: int) -> None:
+    """Of the requests that were cancelled, those that are in no queue any more are gone."""
+    queues = engine.scheduler.active_requests, engine.scheduler.waiting_requests
+    gone = [one for one in engine.cancelled if not any(one in queue for queue in queues)]
+    for one in gone:
+        engine.cancelled.remove(one)
+    if gone:
+        engine.finished(gone, t)
 
 
 def _offload_requests(engine: Engine, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,0 +1,184 @@
+"""Outputs that go to callbacks: a step's are handed out on an event loop one after the other, and stamped as one.
+
+The generation thread says which step's they are when it sends them; the event loop, when the last callback returned.
+Who has a callback is noted once a request, so that nothing is done for each token.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from stallbook.notes.transformers import HANDED, HANDED_REST, ROUTED
+
+if TYPE_CHECKING:
+    from stallbook.adapters.transformers.engine import Engine
+
+__all__ = ["Loop", "Routed", "Sent", "has_callback", "have_callbacks", "watch"]
+
+_MOST: Final = 1 << 12
+"""Steps whose outputs are kept until they are handed out and written; callbacks of requests that have not arrived."""
+
+
+class Sent:
+    """Outputs on their way: the kind of their note, and whose they are. t: when all were handed out, 0 before."""
+
+    __slots__ = ("_clock", "kind", "number", "t")
+
+    def __init__(self, kind: int, number: int, clock: Callable[[], int]) -> None:
+        self.kind, self.number, self._clock, self.t = kind, number, clock, 0
+
+    def hand_out(self, callback: Callable[..., object], *args: Any) -> None:
+        """Call what hands them out, on the event loop."""
+        callback(*args)
+        self.t = self._clock()
+
+
+class Loop:
+    """Stands in for an event loop where the router looks for it, and sends to it what the router sends."""
+
+    __slots__ = ("_loop", "_routed", "_router")
+
+    def __init__(self, loop: Any, router: Any, routed: Routed) -> None:
+        self._loop, self._router, self._routed = loop, router, routed
+
+    def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any, **more: Any) -> Any:
+        """As the loop's."""
+        sent = self._routed.leaves(self._router)
+        if sent is None:
+            return self._loop.call_soon_threadsafe(callback, *args, **more)
+        return self._loop.call_soon_threadsafe(sent.hand_out, callback, *args, **more)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)
+
+
+class Routed:
+    """What one router sends, on the generation thread. registered: requests that have a callback, put in by any thread,
+    and their routers, until that is noted. more: whether one was put in since they were looked through.
+    """
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
+        self.registered: dict[str, Any] = {}
+        self.more = False
+        self._sent: deque[Sent] = deque(maxlen=_MOST)
+        self.forget()
+
+    def forget(self) -> None:
+        """Nothing is under way."""
+        self.router: Any = None
+        self._next: Sent | None = None
+        self.registered.clear()
+        self._sent.clear()
+
+    @property
+    def waits(self) -> bool:
+        """Whether something was handed out that is not noted."""
+        return any(one.t for one in self._sent)
+
+    def stands_in(self, router: Any, request: str) -> None:
+        """A request's callback was registered, to be called on an event loop."""
+        handlers = getattr(router, "result_handlers", {})
+        match handlers.get(request):
+            case (callback, loop):
+                handlers[request] = callback, Loop(loop, router, self)
+                self.registered[request] = router
+                if len(self.registered) > _MOST:
+                    del self.registered[next(iter(self.registered))]
+                self.more = True
+
+    def sends(self, kind: int, number: int) -> None:
+        """The router is about to send these."""
+        self._next = Sent(kind, number, self._clock)
+
+    def leaves(self, router: Any) -> Sent | None:
+        """What that router is sending, once."""
+        if router is not self.router:
+            return None
+        sent, self._next = self._next, None
+        if sent is not None:
+            self._sent.append(sent)
+        return sent
+
+    def sent(self) -> None:
+        """The router is done with it: what did not leave was not for a callback."""
+        self._next = None
+
+    def noted(self) -> list[int]:
+        """What was handed out since the last time. What went before it and was not will not be: its callback raised."""
+        notes: list[int] = []
+        while self.waits:
+            one = self._sent.popleft()
+            if one.t:
+                notes += (one.kind, one.t, one.number)
+        return notes
+
+
+def watch(engine: Engine, router: Any) -> None:
+    """Hook the class of the engine's router."""
+    engine.frontend.routed.router = router
+    for name, make in (("deliver_batch", _deliver_batch), ("deliver", _deliver)):
+        engine.hooks.wrap(type(router), name, functools.partial(make, engine), f"OutputRouter.{name}")
+
+
+def _deliver_batch(engine: Engine, original: Callable[..., Any]) -> Callable[..., Any]:
+    """The outputs of the step that is being worked off: they go to callbacks, into the queue, or both."""
+    hooks, routed = engine.hooks, engine.frontend.routed
+
+    @functools.wraps(original)
+    def deliver_batch(router: Any, *args: Any, **more: Any) -> Any:
+        if not hooks.on or router is not routed.router or (emission := engine.emission) is None:
+            return original(router, *args, **more)
+        try:
+            routed.sends(HANDED, emission[1])
+            if routed.more:
+                have_callbacks(engine)
+        except Exception:
+            hooks.failed()
+        try:
+            return original(router, *args, **more)
+        finally:
+            routed.sent()
+
+    return deliver_batch
+
+
+def _deliver(engine: Engine, original: Callable[..., Any]) -> Callable[..., Any]:
+    """The output of a request that failed: what it has not been handed yet."""
+    hooks, routed = engine.hooks, engine.frontend.routed
+
+    @functools.wraps(original)
+    def deliver(router: Any, output: Any, *args: Any, **more: Any) -> Any:
+        if not hooks.on or router is not routed.router:
+            return original(router, output, *args, **more)
+        try:
+            routed.sends(HANDED_REST, engine.handles.get(output.request_id, -1))
+        except Exception:
+            hooks.failed()
+        try:
+            return original(router, output, *args, **more)
+        finally:
+            routed.sent()
+
+    return deliver
+
+
+def have_callbacks(engine: Engine) -> None:
+    """Note who has one and was here before it was registered."""
+    routed, scheduler = engine.frontend.routed, engine.scheduler
+    routed.more = False
+    for request in list(routed.registered):
+        state = scheduler.active_requests.get(request) or scheduler.waiting_requests.get(request)
+        if state is not None:
+            has_callback(engine, state)
+
+
+def has_callback(engine: Engine, state: Any) -> None:
+    """Note that a request has one, as was registered, now that it is here."""
+    routed, request = engine.frontend.routed, state.request_id
+    handle, router = engine.handles.get(request), routed.registered.pop(request, None)
+    if handle is not None and router is routed.router and engine.later is not None:
+        engine.later.entries += (ROUTED, handle, bool(getattr(state, "streaming", True)))

@@ -97,7 +97,7 @@ class IOs:
         self.graph: object | None = None
         self.done = 0
 
-    def prepare_batch_tensors(self, batch: Sequence[Any]) -> None:
+    def prepare_batch_tensors(self, batch: Sequence[Any], num_q_tokens: int = 0) -> None:
         self.requests_in_batch = list(batch)
         self.clock.go(1)
 
@@ -115,8 +115,8 @@ class AsyncIOs:
         self.clock, self.stream, self.current = clock, stream, 0
         self.io_pairs = [SimpleNamespace(host_io=IOs(clock, stream)) for _ in range(2)]
 
-    def prepare_batch_tensors(self, batch: Sequence[Any]) -> None:
-        self.io_pairs[self.current].host_io.prepare_batch_tensors(batch)
+    def prepare_batch_tensors(self, batch: Sequence[Any], num_q_tokens: int = 0) -> None:
+        self.io_pairs[self.current].host_io.prepare_batch_tensors(batch, num_q_tokens=num_q_tokens)
 
     def prepare_batch_update(self) -> list[Any]:
         host = self.io_pairs[self.current].host_io
@@ -198,7 +198,7 @@ class OutputRouter:
 class Processor:
     """A `ContinuousBatchProcessor` that does what it is told."""
 
-    max_batch_tokens, model_device = 64, "cpu"
+    max_batch_tokens, model_device, padding = 64, "cpu", 0
 
     def __init__(self, clock: Clock, ios: Any, *, pool: bool = False, graphs: bool = False) -> None:
         self.clock, self.inputs_and_outputs = clock, ios
@@ -218,8 +218,9 @@ class Processor:
             self.scheduler.active_requests[name] = one.state
             self.scheduler.waiting_requests.pop(name, None)
             one.state.status, one.state.is_cpu_offloaded = DECODING, False
-        self.model_runner.maybe_pad_inputs(sum(one.query_length for one in batch))
-        self.inputs_and_outputs.prepare_batch_tensors(batch)
+        queries = sum(one.query_length for one in batch)
+        self.model_runner.maybe_pad_inputs(queries)
+        self.inputs_and_outputs.prepare_batch_tensors(batch, num_q_tokens=queries + self.padding)
         return True
 
     def update_batch(self, finished: Sequence[Any] = (), outputs: Sequence[Any] = ()) -> None:

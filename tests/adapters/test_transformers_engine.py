@@ -12,6 +12,7 @@ from fake_transformers import AsyncIOs, IOs, Manager, Processor, attached, futur
 from fakes import MS, START, Clock, Stream, gaps
 
 import stallbook as sb
+from stallbook.adapters.transformers.batches import Batches
 from stallbook.run import Run
 
 pytestmark = pytest.mark.usefixtures("unhooked")
@@ -400,3 +401,25 @@ def test_a_version_without_such_a_loop_is_told(
     attached(tmp_path / "a.stall", clock)
     assert "not recording: transformers 0.0 has no ContinuousBatchingManager" in capsys.readouterr().err
     assert not (tmp_path / "a.stall").exists()
+
+
+@pytest.mark.parametrize("padding", [0, 3])
+def test_a_batch_is_told_in_full_where_it_differs(padding: int) -> None:
+    states = [request(name) for name in "abc"]
+
+    def plan(batch: Any, queries: int) -> bool:
+        return batches.takes_off(batch, queries + padding, 1) is not None
+
+    batches = Batches(lambda state: states.index(state))
+    a, b, c = states
+    assert plan([future(a, 8), future(b, 8)], 16)
+    assert plan([future(a), future(b)], 2)
+    assert not plan([future(a), future(b)], 2)
+    assert plan([future(b), future(a)], 2)
+    assert plan([future(b), future(a, 2)], 3)
+    assert plan([future(b), future(a)], 2)
+    assert plan([future(b), future(a), future(c, 8, new=False)], 10)
+    assert plan([future(b), future(a), future(c, 1)], 3)
+    assert not plan([future(b), future(a), future(c, 1)], 3)
+    batches.tell_anew()
+    assert plan([future(b), future(a), future(c, 1)], 3)

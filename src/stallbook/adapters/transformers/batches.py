@@ -16,7 +16,7 @@ _LENGTH, _NEW = attrgetter("query_length"), attrgetter("has_new_token")
 
 
 class Plan:
-    """Who is in a batch, with how many tokens. steady: all decode, so that the next batch of these is the same."""
+    """Who is in a batch, with how many tokens. steady: all decode, so that each gets one more in a batch of as many."""
 
     __slots__ = ("_lengths", "_new", "handles", "states", "steady")
 
@@ -27,13 +27,12 @@ class Plan:
         self.steady = self._lengths.count(1) == self._new.count(True) == len(batch)
         self.handles: Sequence[int] = list(map(handle_of, self.states))
 
-    def again(self, batch: list[Any]) -> bool:
-        """Whether `batch` is of the same requests, decoding."""
+    def again(self, batch: list[Any], queries: int) -> bool:
+        """Whether `batch` is of the same requests, decoding. queries: its tokens, or more, where they are padded."""
         return (
             self.steady
             and list(map(_STATE, batch)) == self.states
-            and list(map(_LENGTH, batch)) == self._lengths
-            and list(map(_NEW, batch)) == self._new
+            and (queries == len(batch) or list(map(_LENGTH, batch)) == self._lengths)
         )
 
     def noted(self) -> Iterable[int]:
@@ -53,10 +52,10 @@ class Batches:
         """The next batch is not taken to be as the one before."""
         self._latest = None
 
-    def takes_off(self, batch: list[Any], step: int) -> Plan | None:
-        """A batch was scheduled as that step. Who is in it, unless that is as in the one before."""
+    def takes_off(self, batch: list[Any], queries: int, step: int) -> Plan | None:
+        """A batch was scheduled as that step: who is in it, unless as in the one before. queries: see `again`."""
         plan, new = self._latest, None
-        if plan is None or not plan.again(batch):
+        if plan is None or not plan.again(batch, queries):
             plan = new = self._latest = Plan(batch, self._handle_of)
         self._flying.append((batch, step, plan))
         return new

@@ -88,8 +88,8 @@ class Engine:
         self.thread = 0
         self.graphs: runner.Graphs | None = None
         self.batch: list[Any] = []
-        """The one that was laid out last, from when on its `tensors` were made."""
-        self.tensors = 0
+        """The one that was laid out last, from when on its `tensors` were made, and of how many `queries`, padded."""
+        self.tensors = self.queries = 0
         self.emission: tuple[int, int, Collection[int]] | None = None
         """When, of which step, and who is out of it by now."""
         self.ended, self.cancelled = list[str](), list[str]()
@@ -221,7 +221,7 @@ class Engine:
                         routed.have_callbacks(self)
                     if found:
                         step = self.count = self.count + 1
-                        if (plan := batches.takes_off(self.batch, step)) is not None:
+                        if (plan := batches.takes_off(self.batch, self.queries, step)) is not None:
                             note((notes.PLAN, *plan.noted()))
                         note((notes.SCHEDULED, step, t0, self.tensors))
                         if self.windows or self.track is not None:

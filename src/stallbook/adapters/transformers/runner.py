@@ -63,7 +63,7 @@ def _prepare_batch_tensors(engine: Engine, original: Callable[..., Any]) -> Call
         result = original(ios, *args, **more)
         if hooks.on and ios in engine.inputs:
             try:
-                engine.batch, engine.tensors = ios.requests_in_batch, t
+                engine.batch, engine.tensors, engine.queries = ios.requests_in_batch, t, more.get("num_q_tokens", 0)
                 engine.track = None if noter.device is None else Track()
             except Exception:
                 hooks.failed()

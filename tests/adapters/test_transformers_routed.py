@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -184,7 +184,7 @@ def test_a_request_that_is_cancelled_and_one_of_its_name(tmp_path: Path, clock: 
 
 
 def test_another_router_goes_its_own_way() -> None:
-    routed, router, other = Routed(lambda: 5), OutputRouter(), OutputRouter()
+    routed, router, other = Routed(lambda: 5, deque()), OutputRouter(), OutputRouter()
     routed.router = router
     sent: list[tuple[Any, ...]] = []
     loop = SimpleNamespace(call_soon_threadsafe=lambda *args: sent.append(args), time=lambda: 4.5)

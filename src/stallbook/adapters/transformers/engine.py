@@ -60,10 +60,16 @@ def install(module: ModuleType, process: Process) -> Engine:
 class Engine:
     """The hooks of one process's generation thread. thread: which one that is, 0 while none runs."""
 
+    __slots__ = (
+        "batch", "batches", "clock", "count", "emission", "ended", "frontend", "graphs", "handles", "hooks", "inputs",
+        "later", "news", "noter", "offloader", "offloading", "process", "processor", "queries", "recorder", "runner",
+        "said", "scheduler", "session", "stamps", "tensors", "thread", "track", "updating", "windows",
+    )  # fmt: skip
+
     def __init__(self, process: Process) -> None:
         self.process, self.hooks, self.clock = process, process.hooks, process.clock
         self.frontend = process.frontend = process.frontend or Frontend(process)
-        self.handles = process.handles
+        self.handles, self.news = process.handles, self.frontend.news
         self.session = self.count = self.said = 0
         self.later: Later | None = None
         self.recorder: WholeRecorder
@@ -92,7 +98,7 @@ class Engine:
         self.tensors = self.queries = 0
         self.emission: tuple[int, int, Collection[int]] | None = None
         """When, of which step, and who is out of it by now."""
-        self.ended, self.cancelled = list[str](), list[str]()
+        self.ended: list[str] = []
         self.batches: Batches | None = None
         self.updating = self.offloading = False
         self.windows: list[int] = []
@@ -185,7 +191,7 @@ class Engine:
         if state.request_id in self.frontend.finished and self.later is not None:
             self.later.entries += self.frontend.noted()  # what was handed out is of the one before it
         handle = self.frontend.arrived(*requests.told(state), self.session)
-        routed.has_callback(self, state)
+        requests.has_callback(self, state)
         return handle
 
     def handle_of(self, state: Any) -> int:
@@ -206,7 +212,7 @@ class Engine:
     def _prepare_next_batch(self, original: Callable[..., Any]) -> Callable[..., Any]:
         clock, hooks, later = self.clock, self.hooks, self.later
         assert later is not None
-        note = later.entries.extend
+        note, news = later.entries.extend, self.news
 
         @functools.wraps(original)
         def prepare_next_batch(processor: Any, *args: Any, **more: Any) -> Any:
@@ -215,10 +221,8 @@ class Engine:
             t1 = clock()
             if hooks.on and processor is self.processor and (batches := self.batches) is not None:
                 try:
-                    if self.cancelled:
-                        requests.cleared(self, t1)
-                    if self.frontend.routed.more:
-                        routed.have_callbacks(self)
+                    if news:
+                        requests.heard(self, t1)
                     if found:
                         step = self.count = self.count + 1
                         if (plan := batches.takes_off(self.batch, self.queries, step)) is not None:

@@ -6,6 +6,7 @@ They are not the generation thread, which alone writes the log: what they see is
 from __future__ import annotations
 
 import functools
+from collections import deque
 from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any, Final
@@ -46,13 +47,16 @@ class Frontend:
         self.process, self.hooks, self.clock = process, process.hooks, process.clock
         self.so_far: dict[str, int] = {}
         """Tokens of each request that the program took from the queue."""
-        self.routed = Routed(self.clock)
+        self.news: deque[tuple[str, bool]] = deque(maxlen=_REMEMBERED)
+        """Requests that were given a callback, or cancelled (True), since the last batch."""
+        self.routed = Routed(self.clock, self.news)
         self._forget()
         process.after_fork.append(self._forget)
 
     def _forget(self) -> None:
         self.came: dict[str, int] = {}
         self.handed = Handed()
+        self.news.clear()
         self.routed.forget()
         self.finished: dict[str, int] = {}
         """Handles of requests that are done, and may not have been handed out yet."""

@@ -6,12 +6,12 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from stallbook.notes.transformers import EVICTED
+from stallbook.notes.transformers import EVICTED, ROUTED
 
 if TYPE_CHECKING:
     from stallbook.adapters.transformers.engine import Engine
 
-__all__ = ["cleared", "told", "watch"]
+__all__ = ["has_callback", "heard", "told", "watch"]
 
 
 def watch(engine: Engine) -> None:
@@ -76,18 +76,33 @@ def _set_request_cancellation(engine: Engine, original: Callable[..., Any]) -> C
     @functools.wraps(original)
     def set_request_cancellation(scheduler: Any, request_id: str, *args: Any, **more: Any) -> Any:
         if engine.hooks.on and scheduler is engine.scheduler:
-            engine.cancelled.append(request_id)
+            engine.news.append((request_id, True))
         return original(scheduler, request_id, *args, **more)
 
     return set_request_cancellation
 
 
-def cleared(engine: Engine, t: int) -> None:
-    """Of the requests that were cancelled, those that are in no queue any more are gone."""
-    queues = engine.scheduler.active_requests, engine.scheduler.waiting_requests
-    gone = [one for one in engine.cancelled if not any(one in queue for queue in queues)]
-    for one in gone:
-        engine.cancelled.remove(one)
+def has_callback(engine: Engine, state: Any) -> None:
+    """Note that a request has one, as was registered, now that it is here."""
+    routed, request = engine.frontend.routed, state.request_id
+    handle, router = engine.handles.get(request), routed.registered.pop(request, None)
+    if handle is not None and router is routed.router and engine.later is not None:
+        engine.later.entries += (ROUTED, handle, bool(getattr(state, "streaming", True)))
+
+
+def heard(engine: Engine, t: int) -> None:
+    """Some requests got a callback, others were cancelled: of these, those that are in no queue any more are gone."""
+    news, active, waiting = engine.news, engine.scheduler.active_requests, engine.scheduler.waiting_requests
+    gone = []
+    for _ in range(len(news)):
+        request, cancelled = news.popleft()
+        state = active.get(request) or waiting.get(request)
+        if state is not None:
+            has_callback(engine, state)
+        if cancelled and state is None:
+            gone.append(request)
+        elif cancelled:
+            news.append((request, True))
     if gone:
         engine.finished(gone, t)
 

@@ -11,12 +11,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from stallbook.notes.transformers import HANDED, HANDED_REST, ROUTED
+from stallbook.adapters.transformers.requests import heard
+from stallbook.notes.transformers import HANDED, HANDED_REST
 
 if TYPE_CHECKING:
     from stallbook.adapters.transformers.engine import Engine
 
-__all__ = ["Loop", "Routed", "Sent", "has_callback", "have_callbacks", "watch"]
+__all__ = ["Loop", "Routed", "Sent", "watch"]
 
 _MOST: Final = 1 << 12
 """Steps whose outputs are kept until they are handed out and written; callbacks of requests that have not arrived."""
@@ -57,13 +58,12 @@ class Loop:
 
 class Routed:
     """What one router sends, on the generation thread. registered: requests that have a callback, put in by any thread,
-    and their routers, until that is noted. more: whether one was put in since they were looked through.
+    and their routers, until that is noted. news: gets each of them, too.
     """
 
-    def __init__(self, clock: Callable[[], int]) -> None:
-        self._clock = clock
+    def __init__(self, clock: Callable[[], int], news: deque[tuple[str, bool]]) -> None:
+        self._clock, self._news = clock, news
         self.registered: dict[str, Any] = {}
-        self.more = False
         self._sent: deque[Sent] = deque(maxlen=_MOST)
         self.forget()
 
@@ -88,7 +88,7 @@ class Routed:
                 self.registered[request] = router
                 if len(self.registered) > _MOST:
                     del self.registered[next(iter(self.registered))]
-                self.more = True
+                self._news.append((request, False))
 
     def sends(self, kind: int, number: int) -> None:
         """The router is about to send these."""
@@ -134,8 +134,8 @@ def _deliver_batch(engine: Engine, original: Callable[..., Any]) -> Callable[...
             return original(router, *args, **more)
         try:
             routed.sends(HANDED, emission[1])
-            if routed.more:
-                have_callbacks(engine)
+            if engine.news:
+                heard(engine, engine.clock())
         except Exception:
             hooks.failed()
         try:
@@ -164,21 +164,3 @@ def _deliver(engine: Engine, original: Callable[..., Any]) -> Callable[..., Any]
             routed.sent()
 
     return deliver
-
-
-def have_callbacks(engine: Engine) -> None:
-    """Note who has one and was here before it was registered."""
-    routed, scheduler = engine.frontend.routed, engine.scheduler
-    routed.more = False
-    for request in list(routed.registered):
-        state = scheduler.active_requests.get(request) or scheduler.waiting_requests.get(request)
-        if state is not None:
-            has_callback(engine, state)
-
-
-def has_callback(engine: Engine, state: Any) -> None:
-    """Note that a request has one, as was registered, now that it is here."""
-    routed, request = engine.frontend.routed, state.request_id
-    handle, router = engine.handles.get(request), routed.registered.pop(request, None)
-    if handle is not None and router is routed.router and engine.later is not None:
-        engine.later.entries += (ROUTED, handle, bool(getattr(state, "streaming", True)))

@@ -61,7 +61,6 @@ def hooks_of(manager: Any, processor: Any) -> list[Put]:
             (type(manager), ("get_result",)),
             (type(processor), ("prepare_next_batch", "update_batch")),
             (type(processor.inputs_and_outputs), ("prepare_batch_tensors", "prepare_batch_update")),
-            (type(processor.output_router), ("deliver_batch",)),
             (type(runner), ("compute_batch",)),
             (runner, ("_sample",)),
         )

@@ -14,7 +14,9 @@ from fake_transformers import IOs, Manager, OutputRouter, Processor, attached, f
 from fakes import START, Clock
 
 import stallbook as sb
+from stallbook.adapters.hooks import Hooks
 from stallbook.adapters.transformers.routed import Loop, Routed
+from stallbook.notes.transformers import HANDED
 
 pytestmark = pytest.mark.usefixtures("unhooked")
 Told = dict[str, list[tuple[float, int]]]
@@ -185,19 +187,31 @@ def test_a_request_that_is_cancelled_and_one_of_its_name(tmp_path: Path, clock: 
 
 def test_another_router_goes_its_own_way() -> None:
     routed, router, other = Routed(lambda: 5, deque()), OutputRouter(), OutputRouter()
-    routed.router = router
     sent: list[tuple[Any, ...]] = []
     loop = SimpleNamespace(call_soon_threadsafe=lambda *args: sent.append(args), time=lambda: 4.5)
-    routed.sends(30, 7)
+    engine: Any = SimpleNamespace(hooks=Hooks(), emission=(3, 7, ()), handles={})
+    routed.begins(engine, router)
     Loop(loop, other, routed).call_soon_threadsafe(print, "x")
-    Loop(loop, router, routed).call_soon_threadsafe(print, "y")
-    Loop(loop, router, routed).call_soon_threadsafe(print, "z")
-    assert [one[0] is print for one in sent] == [True, False, True]
+    Loop(loop, router, routed).call_soon_threadsafe(list)
+    engine.emission = None
+    Loop(loop, router, routed).call_soon_threadsafe(list)
+    assert [one[0] in (print, list) for one in sent] == [True, False, True]
     assert not routed.waits
     sent[1][0](*sent[1][1:])
     assert routed.waits
-    assert routed.noted() == [30, 5, 7]
+    assert routed.noted() == [HANDED, 5, 7]
     assert Loop(loop, other, routed).time() == 4.5
+
+
+def test_what_fails_there_the_engine_does_not_see(capsys: pytest.CaptureFixture[str]) -> None:
+    routed, router, sent = Routed(lambda: 5, deque()), OutputRouter(), list[Any]()
+    engine: Any = SimpleNamespace(hooks=Hooks(), handles={})
+    routed.begins(engine, router)
+    loop = SimpleNamespace(call_soon_threadsafe=lambda *args: sent.append(args))
+    Loop(loop, router, routed).call_soon_threadsafe(list)
+    assert sent == [(list,)]
+    assert engine.hooks.errors == 1
+    assert "a hook failed" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("seed", range(20))

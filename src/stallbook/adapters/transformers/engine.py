@@ -19,7 +19,7 @@ from stallbook.adapters.noter import Noter
 from stallbook.adapters.process import Process
 from stallbook.adapters.settings import settings
 from stallbook.adapters.stamps import Stamps
-from stallbook.adapters.transformers import requests, routed, runner
+from stallbook.adapters.transformers import requests, runner
 from stallbook.adapters.transformers.batches import Batches
 from stallbook.adapters.transformers.frontend import Frontend
 from stallbook.notes import transformers as notes
@@ -37,7 +37,9 @@ _SETTINGS: Final = {
     )
 }  # fmt: skip
 _OTHERS: Final = 6
-"""Hooks of a step that leave no entry: its batch is laid out, run, sampled, back; outputs are sent, and handed out."""
+"""Calls of hooks in a step that leave no entry: its batch is laid out, run, sampled, back; its outputs are sent, and
+handed out.
+"""
 _KV, _SEQS = 1, 2
 _OFTEN_NS: Final = 1_000_000_000
 """No more often than that an engine at rest notes what of the recorder's cost was the frontend's, on other threads."""
@@ -104,6 +106,7 @@ class Engine:
         self.windows: list[int] = []
         """Name, start and end of what has a name of its own in the step that is scheduled now."""
         self.track: Track | None = None
+        self.frontend.routed.begins(None, None)
 
     # The loop begins and ends.
 
@@ -176,7 +179,7 @@ class Engine:
         self.batches = Batches(self.handle_of)
         runner.watch(self, processor)
         requests.watch(self)
-        routed.watch(self, getattr(processor, "output_router", None))
+        self.frontend.routed.begins(self, getattr(processor, "output_router", None))
         wrap, kind = self.hooks.wrap, type(processor)
         wrap(kind, "prepare_next_batch", self._prepare_next_batch)
         wrap(kind, "update_batch", self._update_batch)

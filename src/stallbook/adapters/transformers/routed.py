@@ -6,9 +6,8 @@ Who has a callback is noted once a request, so that nothing is done for each tok
 
 from __future__ import annotations
 
-import functools
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from stallbook.adapters.transformers.requests import heard
@@ -17,7 +16,7 @@ from stallbook.notes.transformers import HANDED, HANDED_REST
 if TYPE_CHECKING:
     from stallbook.adapters.transformers.engine import Engine
 
-__all__ = ["Loop", "Routed", "Sent", "watch"]
+__all__ = ["Loop", "Routed", "Sent"]
 
 _MOST: Final = 1 << 12
 """Steps whose outputs are kept until they are handed out and written; callbacks of requests that have not arrived."""
@@ -47,8 +46,7 @@ class Loop:
 
     def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any, **more: Any) -> Any:
         """As the loop's."""
-        sent = self._routed.leaves(self._router)
-        if sent is None:
+        if (sent := self._routed.sent(self._router, args)) is None:
             return self._loop.call_soon_threadsafe(callback, *args, **more)
         return self._loop.call_soon_threadsafe(sent.hand_out, callback, *args, **more)
 
@@ -57,8 +55,8 @@ class Loop:
 
 
 class Routed:
-    """What one router sends, on the generation thread. registered: requests that have a callback, put in by any thread,
-    and their routers, until that is noted. news: gets each of them, too.
+    """What one engine's router sends, on the generation thread. registered: requests that have a callback, put in by
+    any thread, and their routers, until that is noted. news: gets each of them, too.
     """
 
     def __init__(self, clock: Callable[[], int], news: deque[tuple[str, bool]]) -> None:
@@ -69,10 +67,13 @@ class Routed:
 
     def forget(self) -> None:
         """Nothing is under way."""
-        self.router: Any = None
-        self._next: Sent | None = None
+        self.begins(None, None)
         self.registered.clear()
         self._sent.clear()
+
+    def begins(self, engine: Engine | None, router: Any) -> None:
+        """An engine begins, with that router; or there is none."""
+        self.engine, self.router = engine, router
 
     @property
     def waits(self) -> bool:
@@ -90,22 +91,28 @@ class Routed:
                     del self.registered[next(iter(self.registered))]
                 self._news.append((request, False))
 
-    def sends(self, kind: int, number: int) -> None:
-        """The router is about to send these."""
-        self._next = Sent(kind, number, self._clock)
-
-    def leaves(self, router: Any) -> Sent | None:
-        """What that router is sending, once."""
-        if router is not self.router:
+    def sent(self, router: Any, args: Sequence[Any]) -> Sent | None:
+        """A router is about to send something that calls callbacks. args: the output, if it is of one request alone: it
+        failed, and gets what it has not been handed yet. Else they are a step's, which is being worked off.
+        """
+        engine = self.engine
+        if router is not self.router or engine is None or not engine.hooks.on:
             return None
-        sent, self._next = self._next, None
-        if sent is not None:
+        try:
+            if self._news:
+                heard(engine, self._clock())
+            if args:
+                kind, number = HANDED_REST, engine.handles.get(args[0].request_id, -1)
+            elif engine.emission is not None:
+                kind, number = HANDED, engine.emission[1]
+            else:
+                return None
+            sent = Sent(kind, number, self._clock)
             self._sent.append(sent)
-        return sent
-
-    def sent(self) -> None:
-        """The router is done with it: what did not leave was not for a callback."""
-        self._next = None
+            return sent
+        except Exception:
+            engine.hooks.failed()
+            return None
 
     def noted(self) -> list[int]:
         """What was handed out since the last time. What went before it and was not will not be: its callback raised."""
@@ -115,52 +122,3 @@ class Routed:
             if one.t:
                 notes += (one.kind, one.t, one.number)
         return notes
-
-
-def watch(engine: Engine, router: Any) -> None:
-    """Hook the class of the engine's router."""
-    engine.frontend.routed.router = router
-    for name, make in (("deliver_batch", _deliver_batch), ("deliver", _deliver)):
-        engine.hooks.wrap(type(router), name, functools.partial(make, engine), f"OutputRouter.{name}")
-
-
-def _deliver_batch(engine: Engine, original: Callable[..., Any]) -> Callable[..., Any]:
-    """The outputs of the step that is being worked off: they go to callbacks, into the queue, or both."""
-    hooks, routed = engine.hooks, engine.frontend.routed
-
-    @functools.wraps(original)
-    def deliver_batch(router: Any, *args: Any, **more: Any) -> Any:
-        if not hooks.on or router is not routed.router or (emission := engine.emission) is None:
-            return original(router, *args, **more)
-        try:
-            routed.sends(HANDED, emission[1])
-            if engine.news:
-                heard(engine, engine.clock())
-        except Exception:
-            hooks.failed()
-        try:
-            return original(router, *args, **more)
-        finally:
-            routed.sent()
-
-    return deliver_batch
-
-
-def _deliver(engine: Engine, original: Callable[..., Any]) -> Callable[..., Any]:
-    """The output of a request that failed: what it has not been handed yet."""
-    hooks, routed = engine.hooks, engine.frontend.routed
-
-    @functools.wraps(original)
-    def deliver(router: Any, output: Any, *args: Any, **more: Any) -> Any:
-        if not hooks.on or router is not routed.router:
-            return original(router, output, *args, **more)
-        try:
-            routed.sends(HANDED_REST, engine.handles.get(output.request_id, -1))
-        except Exception:
-            hooks.failed()
-        try:
-            return original(router, output, *args, **more)
-        finally:
-            routed.sent()
-
-    return deliver

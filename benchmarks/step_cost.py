@@ -127,15 +127,17 @@ def in_heap(*kinds: str) -> list[Any]:
     return [objects[kind] for kind in kinds]
 
 
-def asked(told: str) -> argparse.Namespace:
-    """The command line."""
+def asked(told: str, **switches: str) -> argparse.Namespace:
+    """The command line. switches: what else it may say, and what that means."""
     parser = argparse.ArgumentParser(description=told.split("\n\n")[0])
     parser.add_argument(
         "--home", type=Path, default=Path(sys.prefix).parent, help="what the tests' environment.py made"
     )
     parser.add_argument("--quadruples", type=int, default=120)
-    parser.add_argument("--steps", type=int, default=24, help="of a block")
+    parser.add_argument("--steps", type=int, default=47, help="of a block")
     parser.add_argument("--rows", type=int, default=16, help="requests that decode")
+    for name, meaning in switches.items():
+        parser.add_argument(f"--{name}", action="store_true", help=meaning)
     return parser.parse_args()
 
 

@@ -1,12 +1,14 @@
 """What the recorder costs a step of transformers' continuous batching: `python benchmarks/transformers_steps.py`, where
 `make test-transformers` has run.
 
-The steps are those of its generation thread, which takes the outputs from the queue too, as the program would. See
-`step_cost.py` for how it is measured.
+The steps are those of its generation thread, which takes the outputs from the queue too, as a program would; or, with
+`--callbacks`, runs the event loop that hands them out, as `transformers serve` has one. See `step_cost.py` for how it
+is measured.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import tempfile
@@ -26,16 +28,19 @@ MOST = 331
 
 
 class Engine:
-    """A batching manager, stepped on its own thread: see `Stepped`."""
+    """A batching manager, stepped on its own thread: see `Stepped`. loop: hands the outputs out; None: a queue."""
 
-    def __init__(self, manager: Any, processor: Any, rows: int) -> None:
-        self.manager, self.processor, self.rows = manager, processor, rows
+    def __init__(self, manager: Any, processor: Any, rows: int, loop: asyncio.AbstractEventLoop | None) -> None:
+        self.manager, self.processor, self.rows, self.loop = manager, processor, rows, loop
         self.served = self.left = 0
         self.body = type(manager)._generation_loop_body.__wrapped__
 
     def step(self) -> None:
         """One step, and its outputs taken."""
         self.body(self.manager, self.processor, bootstrapping=False)
+        if self.loop is not None:
+            self.loop.call_soon(self.loop.stop)
+            self.loop.run_forever()
         while not self.manager.output_router.output_queue.empty():
             self.manager.get_result(timeout=1)
 
@@ -45,11 +50,17 @@ class Engine:
             self.step()
         for one in range(self.rows):
             name = f"r{self.served}-{one}"
+            if self.loop is not None:
+                self.loop.run_until_complete(self.registered(name))
             self.manager.add_request([7 + one] * 16, request_id=name, max_new_tokens=MOST, streaming=True)
         self.served += 1
         self.left = MOST - WARM - 10
         for _ in range(WARM):
             self.step()
+
+    async def registered(self, name: str) -> None:
+        """Give a request a callback, on the event loop."""
+        self.manager.register_result_handler(name, id)
 
 
 def hooks_of(manager: Any, processor: Any) -> list[Put]:
@@ -60,17 +71,31 @@ def hooks_of(manager: Any, processor: Any) -> list[Put]:
         for owner, names in (
             (type(manager), ("get_result",)),
             (type(processor), ("prepare_next_batch", "update_batch")),
-            (type(processor.inputs_and_outputs), ("prepare_batch_tensors", "prepare_batch_update")),
+            (type(processor.inputs_and_outputs), ("prepare_batch_tensors",)),
             (type(runner), ("compute_batch",)),
             (runner, ("_sample",)),
         )
         for name in names
-    ]
+    ] + [standing_in(manager.output_router.result_handlers)]
+
+
+def standing_in(handlers: dict[str, Any]) -> Put:
+    """Switch between the event loop and what stands in for it."""
+
+    def put(on: bool) -> None:
+        for name, (callback, loop) in list(handlers.items()):
+            if on and name in taken:
+                handlers[name] = callback, taken.pop(name)
+            elif not on and hasattr(loop, "_routed"):
+                taken[name], handlers[name] = loop, (callback, loop._loop)
+
+    taken = dict[str, Any]()
+    return put
 
 
 def main() -> None:
     """Measure and print."""
-    told = asked(__doc__)
+    told = asked(__doc__, callbacks="outputs go to callbacks, on an event loop")
     os.environ.update(cb_engines.ENVIRONMENT)
     with tempfile.TemporaryDirectory() as folder:
         stallbook.attach(f"{folder}/out.stall")
@@ -80,7 +105,8 @@ def main() -> None:
         def measured(manager: Any, processor: Any, bootstrapping: bool) -> bool:
             """The whole measurement, in place of the loop's first pass."""
             try:
-                engine = Engine(manager, processor, told.rows)
+                loop = asyncio.new_event_loop() if told.callbacks else None
+                engine = Engine(manager, processor, told.rows, loop)
                 engine.fill()
                 print(Blocks(hooks_of(manager, processor), told.steps).take(engine, told.quadruples))
             except BaseException as error:

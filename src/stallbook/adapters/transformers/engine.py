@@ -36,11 +36,10 @@ _SETTINGS: Final = {
         "safety_margin", "cpu_offload_space", "default_compile_level", "q_padding_interval_size", "max_queue_size",
     )
 }  # fmt: skip
-_OTHERS: Final = 6
-"""Calls of hooks in a step that leave no entry: its batch is laid out, run, sampled, back; its outputs are sent, and
-handed out.
+_OTHERS: Final = 5
+"""Calls of hooks in a step that leave no entry: its batch is laid out, run, sampled; its outputs are sent, and handed
+out.
 """
-_KV, _SEQS = 1, 2
 _OFTEN_NS: Final = 1_000_000_000
 """No more often than that an engine at rest notes what of the recorder's cost was the frontend's, on other threads."""
 
@@ -63,9 +62,9 @@ class Engine:
     """The hooks of one process's generation thread. thread: which one that is, 0 while none runs."""
 
     __slots__ = (
-        "batch", "batches", "clock", "count", "emission", "ended", "frontend", "graphs", "handles", "hooks", "inputs",
-        "later", "news", "noter", "offloader", "offloading", "process", "processor", "queries", "recorder", "runner",
-        "said", "scheduler", "session", "stamps", "tensors", "thread", "track", "updating", "windows",
+        "ahead", "batch", "batches", "clock", "count", "emission", "ended", "frontend", "graphs", "handles", "hooks",
+        "inputs", "later", "news", "noter", "offloader", "offloading", "process", "processor", "queries", "recorder",
+        "runner", "said", "scheduler", "session", "stamps", "tensors", "thread", "track", "updating", "windows",
     )  # fmt: skip
 
     def __init__(self, process: Process) -> None:
@@ -92,7 +91,8 @@ class Engine:
         self.offloader: Any = None
         self.runner: Any = None
         self.inputs: tuple[Any, ...] = ()
-        """Where batches are laid out: one, or two where the next is made while one runs."""
+        """Where batches are laid out: one, or two where the next is made `ahead`, while one runs."""
+        self.ahead = False
         self.thread = 0
         self.graphs: runner.Graphs | None = None
         self.batch: list[Any] = []
@@ -261,12 +261,15 @@ class Engine:
                 self.said = self.later.since
                 self.process.fact("frontend_ns", self.frontend.spent)
 
-    def came_back(self, batch: list[Any], t: int) -> None:
-        """The tokens of a batch are here. While it ran, some of its requests finished or lost their cache, if the next
-        one is made while one runs.
+    def came_back(self, inputs: Any) -> None:
+        """The tokens of the batch that was laid out there are here. While it ran, some of its requests finished or lost
+        their cache, if the next one is made ahead.
         """
-        if self.batches is not None:
-            self.emission = (t, *self.batches.lands(batch, len(self.inputs) > 1))
+        try:
+            if self.batches is not None:
+                self.emission = (self.clock(), *self.batches.lands(inputs.requests_in_batch, self.ahead))
+        except Exception:
+            self.hooks.failed()
 
     def _update_batch(self, original: Callable[..., Any]) -> Callable[..., Any]:
         clock, hooks, later = self.clock, self.hooks, self.later
@@ -278,6 +281,8 @@ class Engine:
             if not hooks.on or processor is not self.processor:
                 return original(processor, *args, **more)
             self.updating = True
+            if not self.ahead:
+                self.came_back(self.inputs[0])
             try:
                 result = original(processor, *args, **more)
             finally:
@@ -310,11 +315,4 @@ class Engine:
         if self.batches is not None:
             self.batches.tell_anew()
             self.recorder.spent(self.frontend.cost())
-            self.noter.write([*entries, *self.frontend.noted()], self._blocked())
-
-    def _blocked(self) -> int:
-        """What keeps the first waiting request out."""
-        scheduler = self.scheduler
-        if not scheduler.waiting_requests:
-            return 0
-        return _SEQS if len(scheduler.active_requests) >= scheduler.max_requests_per_batch else _KV
+            self.noter.write([*entries, *self.frontend.noted()], requests.blocked(self.scheduler))

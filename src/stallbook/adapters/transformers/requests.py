@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from stallbook.notes.transformers import EVICTED, ROUTED
 
 if TYPE_CHECKING:
     from stallbook.adapters.transformers.engine import Engine
 
-__all__ = ["has_callback", "heard", "told", "watch"]
+__all__ = ["blocked", "has_callback", "heard", "told", "watch"]
+
+_KV: Final = 1
+_SEQS: Final = 2
 
 
 def watch(engine: Engine) -> None:
@@ -35,6 +38,13 @@ def told(state: Any) -> tuple[str, int, int, int]:
     prompt = getattr(state, "_true_initial_tokens", 0) or len(state.initial_tokens)
     limit = state.max_new_tokens
     return state.request_id, prompt, limit if isinstance(limit, int) else -1, round(state.created_time * 1e9)
+
+
+def blocked(scheduler: Any) -> int:
+    """What keeps its first waiting request out; 0 where none waits."""
+    if not scheduler.waiting_requests:
+        return 0
+    return _SEQS if len(scheduler.active_requests) >= scheduler.max_requests_per_batch else _KV
 
 
 def _add_waiting_request(engine: Engine, original: Callable[..., Any]) -> Callable[..., Any]:

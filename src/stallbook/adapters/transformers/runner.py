@@ -23,12 +23,14 @@ def watch(engine: Engine, processor: Any) -> None:
     pairs = getattr(ios, "io_pairs", None)
     engine.runner = runner
     engine.inputs = tuple(pair.host_io for pair in pairs) if pairs else (ios,)
+    engine.ahead = len(engine.inputs) > 1
     lane = engine.noter.device = cuda_lane(engine.hooks, engine.clock)
     if lane is not None:
         lane.stream = getattr(ios, "compute_stream", None)
     wrap, kind = engine.hooks.wrap, type(engine.inputs[0])
     wrap(kind, "prepare_batch_tensors", functools.partial(_prepare_batch_tensors, engine))
-    wrap(kind, "prepare_batch_update", functools.partial(_prepare_batch_update, engine))
+    if engine.ahead:
+        wrap(kind, "prepare_batch_update", functools.partial(_prepare_batch_update, engine))
     wrap(type(runner), "compute_batch", functools.partial(_compute_batch, engine))
     graphs = any(getattr(runner, name, False) for name in _FLAGS)
     engine.graphs = Graphs() if graphs else None
@@ -73,16 +75,15 @@ def _prepare_batch_tensors(engine: Engine, original: Callable[..., Any]) -> Call
 
 
 def _prepare_batch_update(engine: Engine, original: Callable[..., Any]) -> Callable[..., Any]:
-    """The engine turns to a batch's tokens as soon as the device is done with it: its emission."""
-    clock, hooks = engine.clock, engine.hooks
+    """The engine turns to a batch's tokens as soon as the device is done with it: its emission. Where no batch is made
+    ahead, that is when it comes to update one.
+    """
+    hooks = engine.hooks
 
     @functools.wraps(original)
     def prepare_batch_update(ios: Any, *args: Any, **more: Any) -> Any:
-        if engine.updating and hooks.on and ios in engine.inputs:
-            try:
-                engine.came_back(ios.requests_in_batch, clock())
-            except Exception:
-                hooks.failed()
+        if engine.ahead and engine.updating and hooks.on and ios in engine.inputs:
+            engine.came_back(ios)
         return original(ios, *args, **more)
 
     return prepare_batch_update

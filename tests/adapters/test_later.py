@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import stallbook as sb
 from stallbook.adapters import later as module
 from stallbook.adapters.hooks import Hooks
 from stallbook.adapters.later import CALL_NS, Later
@@ -42,6 +43,11 @@ def test_events_that_are_recorded_while_entries_are_worked_off_are_counted_with_
     later.steps = 2
     before = recorder.self_ns
     later.flush()
-    assert recorder.self_ns - before == 50_000 + 2 * (2 + others) * CALL_NS
+    spent = 50_000 + 2 * (2 + others) * CALL_NS
+    assert recorder.self_ns - before == spent + EVENT_NS  # and its books
     assert not later.entries
+    assert sb.open(tmp_path / "a.stall").facts["recorder"]["self_ns"] == before + spent
+    events = recorder.events
+    later.flush()
+    assert recorder.events == events
     recorder.close()

@@ -71,6 +71,7 @@ class Later:
         entries, start = self.entries, thread_cpu()  # not the clock: the thread may be sent away meanwhile
         recorder, events = self._recorder, self._recorder.events
         hooks = self.steps * min((self._first or self._last) + self._last + self._calls, _LONGEST_NS)
+        something = bool(entries)
         try:
             self._work(entries)
         except Exception:
@@ -78,6 +79,8 @@ class Later:
         entries.clear()
         self.steps, self.since = 0, self._clock()
         recorder.spent(hooks + thread_cpu() - start, recorder.events - events)
+        if something:
+            recorder.flush()  # its books: an engine that is killed has told what recording cost it up to here
 
 
 class Waits:

@@ -145,7 +145,7 @@ class Serve(engine_server.Server):
 class Engine:
     """How one of the two is started."""
 
-    script, limits = SCRIPT, Limits(cost=0.04)  # steps of a tiny model take 3 to 20 ms: see docs/transformers.md
+    script, limits = SCRIPT, Limits(cost=0.04)  # steps of a tiny model are short: see docs/transformers.md
 
     def __init__(self, name: str, kind: type[Program] | type[Serve]) -> None:
         self.name, self.kind = name, kind

@@ -22,6 +22,7 @@ sys.path[:0] = [str(Path(__file__).parent.parent / "tests" / name) for name in (
 import cb_engines  # noqa: E402
 
 import stallbook  # noqa: E402
+from stallbook.adapters.transformers.routed import Loop  # noqa: E402
 
 MOST = 331
 """Tokens of an answer: from some 400 on its tensors are so large that each step maps and faults in new memory."""
@@ -81,15 +82,15 @@ def hooks_of(manager: Any, processor: Any) -> list[Put]:
 
 def standing_in(handlers: dict[str, Any]) -> Put:
     """Switch between the event loop and what stands in for it."""
+    taken = dict[str, Loop]()
 
     def put(on: bool) -> None:
         for name, (callback, loop) in list(handlers.items()):
             if on and name in taken:
                 handlers[name] = callback, taken.pop(name)
-            elif not on and hasattr(loop, "_routed"):
+            elif not on and isinstance(loop, Loop):
                 taken[name], handlers[name] = loop, (callback, loop._loop)
 
-    taken = dict[str, Any]()
     return put
 
 

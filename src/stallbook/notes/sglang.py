@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from stallbook.notes.sglang_steps import Overlapped
-from stallbook.notes.words import OWN, Told, Words, settings_of
+from stallbook.notes.words import BY_BUDGET, BY_KV, OWN, Told, Words, settings_of
 
 __all__ = [
     "COMES_IN", "EMITTED", "GONE", "IDLE", "NAMES", "PLANNED", "RAN", "REPEATED", "RETRACTED", "Batch", "Teller",
@@ -28,7 +28,6 @@ A request lost its cache: handle, tokens, when.
 It was given up: handle, when.
 Nothing is left to do.
 """
-_KV, _BUDGET = 1, 3
 
 
 class Batch(NamedTuple):
@@ -85,7 +84,7 @@ class Teller(Told):
 
     def blocked(self, code: int) -> int:
         """Blocks are short, unless the last prefill took all tokens that one may take."""
-        return _BUDGET if code == _KV and self.chunk and self._budget >= self.chunk else code
+        return BY_BUDGET if code == BY_KV and self.chunk and self._budget >= self.chunk else code
 
     def lost(self) -> None:
         """Some notes could not be told."""

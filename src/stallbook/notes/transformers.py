@@ -10,7 +10,7 @@ from typing import Any
 
 from stallbook.notes.callbacks import Callbacks
 from stallbook.notes.steps import Emission, Steps
-from stallbook.notes.words import OWN, Told, Words, row, settings_of
+from stallbook.notes.words import BY_BUDGET, OWN, Told, Words, row, settings_of
 
 __all__ = [
     "AGAIN", "DELIVERED", "EMITTED", "EVICTED", "FINISHED", "HANDED", "HANDED_REST", "NAMES", "PLAN", "RENEWED",
@@ -33,7 +33,6 @@ A request's tokens go to a callback: handle, and whether each does as it comes, 
 The tokens of a step that go to callbacks were handed out: when, number.
 Of a request that failed those that were not handed out before were: when, handle.
 """
-_BUDGET = 3
 
 
 class Teller(Told):
@@ -70,7 +69,7 @@ class Teller(Told):
 
     def blocked(self, code: int) -> int:
         """Unless nobody waits, the last batch's tokens may have been all that there are."""
-        return _BUDGET if code and self.full else code
+        return BY_BUDGET if code and self.full else code
 
     def _renewed(self, budget: int) -> None:
         self.steps.renew()

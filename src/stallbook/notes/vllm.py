@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from stallbook.notes.steps import Emission, Steps
-from stallbook.notes.words import OWN, Told, Words, row, settings_of
+from stallbook.notes.words import BY_BUDGET, OWN, Told, Words, row, settings_of
 
 __all__ = ["EMITTED", "EVICTED", "FINISHED", "PLACED", "REPEATED", "SCHEDULED", "Teller", "each", "names"]
 
@@ -19,7 +19,6 @@ Requests were scheduled for the first time, or are back: when, how many, their h
 A request lost its cache: handle, tokens, when.
 Requests are done: when, how many, their handles.
 """
-_BUDGET = 3
 
 
 def names(apart: bool) -> tuple[str, ...]:
@@ -53,7 +52,7 @@ class Teller(Told):
 
     def blocked(self, code: int) -> int:
         """If somebody waits, the last step may have taken all the tokens that one may take."""
-        return _BUDGET if code > 0 and self.full else code
+        return BY_BUDGET if code > 0 and self.full else code
 
     def _scheduled(self, step: int, t0: int, t1: int, cpu: int, total: int) -> None:
         self.full = total >= self.most

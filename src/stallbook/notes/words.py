@@ -9,7 +9,10 @@ from typing import Any, Final
 from stallbook.notes.records import Records
 from stallbook.notes.steps import Steps
 
-__all__ = ["BLOCKED", "GRAPH", "OWN", "STAMPS", "WINDOWS", "Told", "Words", "row", "settings_of"]
+__all__ = [
+    "BLOCKED", "BY_BUDGET", "BY_KV", "BY_SEQS", "GRAPH", "OWN", "STAMPS", "WINDOWS", "Told", "Words", "row",
+    "settings_of",
+]  # fmt: skip
 
 STAMPS, WINDOWS, GRAPH, BLOCKED = range(4)
 """Of each name its stamps: how many names; then of each its number, how many, and when. Comes first.
@@ -17,6 +20,8 @@ Windows of a step: its number; 1 on a device, 0 inside its marks; how many; of e
 A forward pass's time, graph code and padded size.
 What keeps the first waiting request out. Comes last.
 """
+BY_KV, BY_SEQS, BY_BUDGET = 1, 2, 3
+"""What that may be, as in `stallbook.run`: KV blocks, the limit of requests, the token budget; 0: nothing."""
 OWN: Final = 16
 """Where an engine's own kinds begin."""
 

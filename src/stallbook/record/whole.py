@@ -59,8 +59,13 @@ class WholeRecorder(Recorder):
         self._spent += ns
         self._events -= events
         self._told += 1
-        if self._told % _STATES == 0:
+        if self._told >= _STATES:
             self.flush()
+
+    def flush(self) -> None:
+        """As the recorder's; the next books are due so many calls of `spent` from now."""
+        self._told = 0
+        super().flush()
 
     @property
     def on(self) -> bool:

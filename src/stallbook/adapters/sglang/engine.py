@@ -16,6 +16,7 @@ from stallbook.adapters.sglang import batches
 from stallbook.adapters.sglang.runner import watch
 from stallbook.adapters.stamps import Stamps
 from stallbook.notes import sglang as notes
+from stallbook.notes.words import BY_BUDGET, BY_KV, BY_SEQS
 
 __all__ = ["HEALTH", "Engine"]
 
@@ -24,7 +25,6 @@ HEALTH: Final = "HEALTH_CHECK"
 _STEP: Final = "_stallbook_step"
 """The attribute of a batch's result that carries the step's number: the batch itself goes on to be the next one's."""
 _GRAMMAR: Final = "grammar"
-_KV, _SEQS, _BUDGET = 1, 2, 3
 
 
 class Engine:
@@ -252,5 +252,5 @@ class Engine:
         if not scheduler.waiting_queue:
             return 0
         if len(scheduler.running_batch.reqs) >= scheduler.max_running_requests:
-            return _SEQS
-        return _KV if scheduler.chunked_req is None else _BUDGET
+            return BY_SEQS
+        return BY_KV if scheduler.chunked_req is None else BY_BUDGET

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from stallbook.notes.transformers import EVICTED, ROUTED
+from stallbook.notes.words import BY_KV, BY_SEQS
 
 if TYPE_CHECKING:
     from stallbook.adapters.transformers.engine import Engine
 
 __all__ = ["blocked", "has_callback", "heard", "told", "watch"]
-
-_KV: Final = 1
-_SEQS: Final = 2
 
 
 def watch(engine: Engine) -> None:
@@ -44,7 +42,7 @@ def blocked(scheduler: Any) -> int:
     """What keeps its first waiting request out; 0 where none waits."""
     if not scheduler.waiting_requests:
         return 0
-    return _SEQS if len(scheduler.active_requests) >= scheduler.max_requests_per_batch else _KV
+    return BY_SEQS if len(scheduler.active_requests) >= scheduler.max_requests_per_batch else BY_KV
 
 
 def _add_waiting_request(engine: Engine, original: Callable[..., Any]) -> Callable[..., Any]:

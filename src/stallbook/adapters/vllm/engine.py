@@ -21,6 +21,7 @@ from stallbook.adapters.stamps import Stamps
 from stallbook.adapters.vllm import scopes
 from stallbook.adapters.vllm.outputs import resumed, tokens_of
 from stallbook.notes import vllm as notes
+from stallbook.notes.words import BY_KV, BY_SEQS
 
 __all__ = ["STEP", "Engine", "install"]
 
@@ -47,7 +48,6 @@ _SETTINGS: Final = {
     "lora_config": ("max_loras", "max_cpu_loras"),
     "observability_config": ("jit_monitor_mode",),
 }  # fmt: skip
-_KV, _SEQS = 1, 2
 
 
 def install(module: ModuleType, process: Process) -> None:
@@ -301,4 +301,4 @@ class Engine:
             return -1
         if not waiting:
             return 0
-        return _SEQS if len(running) >= self.most_requests else _KV
+        return BY_SEQS if len(running) >= self.most_requests else BY_KV

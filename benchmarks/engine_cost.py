@@ -26,7 +26,7 @@ import stallbook as sb
 from engine_load import Answer, Ask, calm, mixed
 from engine_server import Server
 from stallbook.conformance.evidence import busy_ns
-from stallbook.run import Run
+from stallbook.run import UNKNOWN, Run
 from step_cost import mean_ratio
 
 
@@ -34,13 +34,14 @@ from step_cost import mean_ratio
 class Engine:
     """An engine's server: how it is started with a log or without, in which layouts, and how it is asked.
 
-    process: what the one that records steps is called.
+    process: what the one that records steps is called. model: which one of the tests' it serves.
     """
 
     process: str
     layouts: Mapping[str, Any]
     serving: Callable[[Path, Path, Any, Path | None], AbstractContextManager[Server]]
     load: Callable[[str, Sequence[Ask]], list[Answer]]
+    model: str = "tiny"
 
 
 def main(engine: Engine, told: str) -> None:
@@ -49,6 +50,7 @@ def main(engine: Engine, told: str) -> None:
     parser.add_argument(
         "--home", type=Path, default=Path(sys.prefix).parent, help="what the tests' environment.py made"
     )
+    parser.add_argument("--model", type=Path, help="a folder, as tests/tiny_model.py makes it; the tests' if not given")
     parser.add_argument("--layouts", default=",".join(engine.layouts))
     parser.add_argument("--starts", type=int, default=3, help="pairs of servers in each layout")
     parser.add_argument("--pairs", type=int, default=8, help="pairs of runs on each pair of servers")
@@ -56,6 +58,7 @@ def main(engine: Engine, told: str) -> None:
     parser.add_argument("--tokens", type=int, default=64, help="of each answer; 0: mixed lengths")
     parser.add_argument("--out", type=Path, help="a JSON file")
     asked = parser.parse_args()
+    asked.model = asked.model or asked.home / engine.model
     kept = {}
     for name in asked.layouts.split(","):
         kept[name] = measure(engine, name, asked)
@@ -67,24 +70,25 @@ def measure(engine: Engine, layout: str, asked: argparse.Namespace) -> list[dict
     """One layout: a line a start, and the sum."""
     kind = engine.layouts[layout]
     pairs: list[dict[str, float]] = []
-    shares: list[float] = []
+    accounts: list[Account] = []
     for start in range(asked.starts):
         with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
             log = Path(folder) / "out.stall"
             with_it, without = (
-                stack.enter_context(engine.serving(asked.home, Path(folder) / f"{name}.txt", kind, one))
+                stack.enter_context(engine.serving(asked.model, Path(folder) / f"{name}.txt", kind, one))
                 for name, one in (("with", log), ("without", None))
             )  # fmt: skip
             pairs += (new := list(alternating(engine, with_it, without, start, asked)))
             stack.close()
-            share, of_it = account(sb.open(log))
-            shares.append(share)
-            handed = "" if of_it is None else f" ({of_it:.3%} of it on the frontend's thread)"
+            accounts.append(told := account(sb.open(log)))
+            handed = "" if told.frontend is None else f" ({told.frontend:.3%} of it on the frontend's thread)"
         ratio, error = mean_ratio([one["cpu_with"] / one["cpu_without"] for one in new])
         print(
-            f"{layout}, start {start + 1}: own account {shares[-1]:.3%} of the time with work{handed}, "
+            f"{layout}, start {start + 1}: own account {told.share:.3%} of the time with work{handed}, "
+            f"{told.each_us:.0f} us a step of {told.each_us / told.share / 1e3:.1f} ms; "
             f"CPU ratio {ratio:.3f} +- {error:.3f}", flush=True,
         )  # fmt: skip
+    shares = [one.share for one in accounts]
     print(f"{layout}: {len(pairs)} pairs, own account {statistics.mean(shares):.3%} (most {max(shares):.3%})")
     for key, name in (("cpu", f"{engine.process} CPU a token"), ("rate", "tokens a second")):
         ratio, error = mean_ratio([one[f"{key}_with"] / one[f"{key}_without"] for one in pairs])
@@ -133,10 +137,21 @@ def cpu_ns(pid: int) -> int:
     return sum(int((task / "schedstat").read_text().split()[0]) for task in Path(f"/proc/{pid}/task").iterdir())
 
 
-def account(run: Run) -> tuple[float, float | None]:
-    """The recorder's own account of its time in the engine core, as a share of that in which a step was under way; and
-    what of it the hooks of a frontend took on another thread of that process, where the log says.
+@dataclass(frozen=True)
+class Account:
+    """The recorder's own account of its time in the engine core: the share of the time in which a step was under way,
+    and us a step; and what of it, as a share again, the hooks of a frontend took on another thread of that process,
+    where the log says.
     """
+
+    share: float
+    each_us: float
+    frontend: float | None
+
+
+def account(run: Run) -> Account:
+    """What the recorder of a run says of itself."""
     busy, taken = busy_ns(run), run.facts.get("frontend_ns")
     books = run.facts.get("closed") or run.facts.get("recorder") or {}
-    return books["self_ns"] / busy, None if taken is None else taken / busy
+    steps, spent = int((run.steps.emit != UNKNOWN).sum()), books["self_ns"]
+    return Account(spent / busy, spent / steps / 1e3, None if taken is None else taken / busy)

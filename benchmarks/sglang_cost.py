@@ -17,11 +17,13 @@ import sglang_server
 
 
 def serving(
-    home: Path, output: Path, layout: sglang_server.Layout, log: Path | None
+    model: Path, output: Path, layout: sglang_server.Layout, log: Path | None
 ) -> AbstractContextManager[sglang_server.Server]:  # fmt: skip
     """With a pool that never runs out."""
     environment = {"PYTHONHASHSEED": "0"}
-    return sglang_server.serving(home, output, layout, log, pool=sglang_server.LARGE_POOL, environment=environment)
+    return sglang_server.serving(
+        model.parent, output, layout, log, pool=sglang_server.LARGE_POOL, environment=environment, model=model.name
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -38,8 +38,8 @@ def main() -> None:
             paths = [str(HERE / "sglang_steps"), str(HERE), os.environ.get("PYTHONPATH", "")]
             environment = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "SGLANG_STEPS": json.dumps(wanted)}
             with sglang_server.serving(
-                told.home, folder / "server.txt", layout, folder / "out.stall", pool=sglang_server.LARGE_POOL,
-                environment=environment,
+                told.model.parent, folder / "server.txt", layout, folder / "out.stall",
+                pool=sglang_server.LARGE_POOL, environment=environment, model=told.model.name,
             ) as server:  # fmt: skip
                 for seed in range(TRIES):
                     answers = sglang_server.load(server.url, calm(seed, told.rows, TOKENS), told.rows)

@@ -127,18 +127,21 @@ def in_heap(*kinds: str) -> list[Any]:
     return [objects[kind] for kind in kinds]
 
 
-def asked(told: str, **switches: str) -> argparse.Namespace:
-    """The command line. switches: what else it may say, and what that means."""
+def asked(told: str, model: str = "tiny", **switches: str) -> argparse.Namespace:
+    """The command line. model: which of the tests' is meant. switches: what else it may say, and its meaning."""
     parser = argparse.ArgumentParser(description=told.split("\n\n")[0])
     parser.add_argument(
         "--home", type=Path, default=Path(sys.prefix).parent, help="what the tests' environment.py made"
     )
+    parser.add_argument("--model", type=Path, help="a folder, as tests/tiny_model.py makes it; the tests' if not given")
     parser.add_argument("--quadruples", type=int, default=120)
     parser.add_argument("--steps", type=int, default=47, help="of a block")
     parser.add_argument("--rows", type=int, default=16, help="requests that decode")
     for name, meaning in switches.items():
         parser.add_argument(f"--{name}", action="store_true", help=meaning)
-    return parser.parse_args()
+    given = parser.parse_args()
+    given.model = given.model or given.home / model
+    return given
 
 
 def taken_out(owner: Any, name: str) -> Put:

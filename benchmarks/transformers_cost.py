@@ -26,11 +26,11 @@ BLOCKS = 1024
 
 
 @contextmanager
-def serving(home: Path, output: Path, layout: None, log: Path | None) -> Iterator[cb_engines.Serve]:
-    """A healthy server that is gone afterwards. Its environment is the one this runs in, whatever `home` says."""
+def serving(model: Path, output: Path, layout: None, log: Path | None) -> Iterator[cb_engines.Serve]:
+    """A healthy server that is gone afterwards."""
     folder = output.with_suffix("")
     folder.mkdir()
-    server = cb_engines.Serve(folder, log, {"PYTHONHASHSEED": "0"}, BLOCKS)
+    server = cb_engines.Serve(folder, log, {"PYTHONHASHSEED": "0"}, BLOCKS, model)
     try:
         yield server
     finally:
@@ -48,4 +48,4 @@ def load(url: str, asks: Sequence[Ask]) -> list[Answer]:
 
 
 if __name__ == "__main__":
-    main(Engine("server", {"served": None}, serving, load), __doc__.split("\n\n")[0])
+    main(Engine("server", {"served": None}, serving, load, cb_engines.MODEL.name), __doc__.split("\n\n")[0])

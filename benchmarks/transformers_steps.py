@@ -96,11 +96,11 @@ def standing_in(handlers: dict[str, Any]) -> Put:
 
 def main() -> None:
     """Measure and print."""
-    told = asked(__doc__, callbacks="outputs go to callbacks, on an event loop")
+    told = asked(__doc__, cb_engines.MODEL.name, callbacks="outputs go to callbacks, on an event loop")
     os.environ.update(cb_engines.ENVIRONMENT)
     with tempfile.TemporaryDirectory() as folder:
         stallbook.attach(f"{folder}/out.stall")
-        manager = made(told.home / "endless")
+        manager = made(told.model)
         kind, errors = type(manager), list[BaseException]()
 
         def measured(manager: Any, processor: Any, bootstrapping: bool) -> bool:

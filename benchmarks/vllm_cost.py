@@ -18,11 +18,13 @@ from vllm_load import load
 
 
 def serving(
-    home: Path, output: Path, layout: vllm_server.Layout, log: Path | None
+    model: Path, output: Path, layout: vllm_server.Layout, log: Path | None
 ) -> AbstractContextManager[vllm_server.Server]:  # fmt: skip
     """With a pool that never runs out."""
     environment = {"PYTHONHASHSEED": "0"}
-    return vllm_server.serving(home, output, layout, log, blocks=vllm_server.LARGE_POOL, environment=environment)
+    return vllm_server.serving(
+        model.parent, output, layout, log, blocks=vllm_server.LARGE_POOL, environment=environment, model=model.name
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

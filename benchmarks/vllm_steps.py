@@ -75,7 +75,7 @@ def main() -> None:
     told = asked(__doc__)
     with tempfile.TemporaryDirectory() as folder:
         os.environ.update(ENVIRONMENT | dict(TWO.environment) | {"STALLBOOK": f"{folder}/out.stall"})
-        engine = Engine(told.home / "tiny", told.rows)
+        engine = Engine(told.model, told.rows)
         engine.fill()
         print(Blocks(hooks_of(engine.engine), told.steps).take(engine, told.quadruples))
 

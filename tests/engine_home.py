@@ -16,7 +16,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-__all__ = ["asked", "pip", "pip_with_torch", "prepare", "wheel"]
+__all__ = ["MODEL", "asked", "pip", "pip_with_torch", "prepare", "wheel"]
 
 PROJECT = Path(__file__).parent.parent
 MODEL = Path(__file__).parent / "tiny_model.py"

@@ -1,9 +1,12 @@
-"""A tiny random Llama with a tokenizer trained on the spot: `python tiny_model.py FOLDER`. Nothing is downloaded."""
+"""A random Llama with a tokenizer trained on the spot: `python tiny_model.py FOLDER`. Nothing is downloaded.
+
+Tiny, unless `--width` and `--layers` say otherwise: a step of the tiny one is nearly all the engine's own work.
+"""
 
 from __future__ import annotations
 
+import argparse
 import random
-import sys
 from pathlib import Path
 
 VOCABULARY = 4096
@@ -38,8 +41,8 @@ def words(rng: random.Random, count: int) -> str:
     return " ".join("".join(rng.choices(SYLLABLES, k=rng.randint(1, 4))) for _ in range(count))
 
 
-def make(folder: Path) -> None:
-    """Write the model and its tokenizer."""
+def make(folder: Path, width: int = 128, layers: int = 2, endless: bool = False) -> None:
+    """Write the model and its tokenizer. width: of a token's vector, a multiple of 64."""
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
@@ -61,12 +64,20 @@ def make(folder: Path) -> None:
     wrapped.save_pretrained(folder)
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=VOCABULARY, hidden_size=128, intermediate_size=256, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, head_dim=32, max_position_embeddings=CONTEXT, bos_token_id=0, eos_token_id=1,
-        pad_token_id=2, tie_word_embeddings=False,
+        vocab_size=VOCABULARY, hidden_size=width, intermediate_size=2 * width, num_hidden_layers=layers,
+        num_attention_heads=width // 32, num_key_value_heads=width // 64, head_dim=32, max_position_embeddings=CONTEXT,
+        bos_token_id=0, eos_token_id=1, pad_token_id=2, tie_word_embeddings=False,
     )  # fmt: skip
-    LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
+    model = LlamaForCausalLM(config).to(torch.bfloat16)
+    if endless:
+        model.generation_config.eos_token_id = -1
+    model.save_pretrained(folder)
 
 
 if __name__ == "__main__":
-    make(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--width", type=int, default=128)
+    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--endless", action="store_true", help="never end an answer by itself")
+    make(**vars(parser.parse_args()))

@@ -8,7 +8,10 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+import numpy as np
 import pytest
 
 HERE = Path(__file__).parent
@@ -21,7 +24,7 @@ from stallbook.adapters.attach import launched  # noqa: E402
 from stallbook.adapters.hooks import Hooks  # noqa: E402
 from stallbook.conformance import Finding, Limits, Outcome, Script, conform  # noqa: E402
 from stallbook.conformance.__main__ import main  # noqa: E402
-from stallbook.conformance.evidence import Evidence, own_words  # noqa: E402
+from stallbook.conformance.evidence import Evidence, account, own_words  # noqa: E402
 from stallbook.conformance.hindered import hindered  # noqa: E402
 
 SHORT = Script(requests=24, prompts=(8, 60), answers=(16, 40), at_once=8)
@@ -112,6 +115,19 @@ def test_what_fails_says_where_to_look_and_what_holds_does_not() -> None:
     found = [Finding("serving", "tokens", held, "as counted") for held in (True, False)]
     lines = Outcome("toy", found).table().splitlines()
     assert [line.split()[0] for line in lines[3:6]] == ["holds", "FAILS", "Fewer"]
+
+
+@pytest.mark.parametrize(
+    ("step_ms", "spent_us", "holds"),
+    [(20, 98, True), (20, 102, False), (10, 50, True), (10, 51, False), (2, 48, True), (2, 52, False)],
+)
+def test_the_account_is_held_to_a_share_and_in_short_steps_to_a_time(step_ms: int, spent_us: int, holds: bool) -> None:
+    ends = np.arange(1, 11) * step_ms * 1_000_000
+    steps = SimpleNamespace(t0=ends - step_ms * 1_000_000, t1=ends, emit=ends)
+    books = {"closed": {"self_ns": 10 * spent_us * 1_000}, "api:0.recorder": {"self_ns": 1 << 40}}
+    found = account(Evidence(cast(Any, (SimpleNamespace(steps=steps, facts=books),)), ()), Limits())
+    assert found[1] is holds, found
+    assert f"engine {spent_us / step_ms / 10:.2f}%, {spent_us} us a step; at most 0.5% of" in found[2]
 
 
 def test_a_hook_that_failed_in_silence_is_found(capsys: pytest.CaptureFixture[str]) -> None:

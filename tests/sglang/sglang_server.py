@@ -83,11 +83,11 @@ class Server(engine_server.Server):
 
     def __init__(
         self, home: Path, output: Path, layout: Layout, log: Path | None, *, pool: int = SMALL_POOL,
-        environment: Mapping[str, str] | None = None, flags: tuple[str, ...] = (),
+        environment: Mapping[str, str] | None = None, flags: tuple[str, ...] = (), model: str = "tiny",
     ) -> None:  # fmt: skip
         super().__init__(output, log, ENVIRONMENT | dict(layout.environment) | dict(environment or {}))
         words = [*shlex.split(os.environ.get("STALLBOOK_SGLANG_RUNNER", "")), sys.executable, "-m"]
-        words += ["sglang.launch_server", "--model-path", str(home / "tiny"), "--port", str(self.port)]
+        words += ["sglang.launch_server", "--model-path", str(home / model), "--port", str(self.port)]
         words += ["--max-total-tokens", str(pool)]
         self.start([*words, *FLAGS, *layout.flags, *flags])
 
@@ -105,12 +105,9 @@ class Server(engine_server.Server):
 
 
 @contextmanager
-def serving(
-    home: Path, output: Path, layout: Layout, log: Path | None, *, pool: int = SMALL_POOL,
-    environment: Mapping[str, str] | None = None, flags: tuple[str, ...] = (),
-) -> Iterator[Server]:  # fmt: skip
+def serving(*words: Any, **named: Any) -> Iterator[Server]:
     """A healthy server that is gone afterwards, whatever happens."""
-    server = Server(home, output, layout, log, pool=pool, environment=environment, flags=flags)
+    server = Server(*words, **named)
     try:
         server.wait()
         yield server

@@ -97,14 +97,15 @@ class Serve(engine_server.Server):
     """`transformers serve`, asked for text completions."""
 
     def __init__(
-        self, folder: Path, log: Path | None, environment: Mapping[str, str], blocks: int = BLOCKS
+        self, folder: Path, log: Path | None, environment: Mapping[str, str], blocks: int = BLOCKS,
+        model: Path = MODEL,
     ) -> None:  # fmt: skip
         super().__init__(folder / "server.txt", log, ENVIRONMENT | dict(environment))
         words = [
             sys.executable,
             str(HERE / "cb_serve.py"),
             "serve",
-            str(MODEL),
+            str(model),
             "--continuous-batching",
             "--port",
             str(self.port),

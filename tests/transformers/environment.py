@@ -6,15 +6,14 @@ outside the checkout; a later run finds them there. This project is installed an
 
 from __future__ import annotations
 
-import json
-import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-from engine_home import asked, pip, pip_with_torch, prepare  # noqa: E402
+from engine_home import MODEL, asked, pip, pip_with_torch, prepare  # noqa: E402
 
 VERSION = "5.24.0"
 TORCH = "2.13.0"
@@ -32,13 +31,9 @@ def install_transformers(python: Path, home: Path, version: str) -> None:
 
 
 def endless(home: Path) -> None:
-    """A copy of the model that never ends an answer by itself."""
-    copy = home / "endless"
-    if not copy.exists():
-        shutil.copytree(home / "tiny", copy)
-        path = copy / "generation_config.json"
-        told = json.loads(path.read_text())
-        path.write_text(json.dumps({**told, "eos_token_id": -1}))
+    """The model once more, as one that never ends an answer by itself."""
+    if not (home / "endless" / "config.json").exists():
+        subprocess.run([home / "venv" / "bin" / "python", MODEL, home / "endless", "--endless"], check=True)
 
 
 if __name__ == "__main__":

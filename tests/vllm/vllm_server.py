@@ -56,12 +56,12 @@ class Server(engine_server.Server):
 
     def __init__(
         self, home: Path, output: Path, layout: Layout, log: Path | None, *, blocks: int = SMALL_POOL,
-        environment: Mapping[str, str] | None = None, flags: tuple[str, ...] = (),
+        environment: Mapping[str, str] | None = None, flags: tuple[str, ...] = (), model: str = "tiny",
     ) -> None:  # fmt: skip
         super().__init__(output, log, ENVIRONMENT | layout.environment | (environment or {}))
         self.layout = layout
         words = [*shlex.split(os.environ.get("STALLBOOK_VLLM_RUNNER", "")), str(Path(sys.executable).parent / "vllm")]
-        words += ["serve", str(home / "tiny"), "--port", str(self.port), "--num-gpu-blocks-override", str(blocks)]
+        words += ["serve", str(home / model), "--port", str(self.port), "--num-gpu-blocks-override", str(blocks)]
         self.start([*words, *FLAGS, *layout.flags, *flags])
 
     def counters(self) -> dict[str, int]:

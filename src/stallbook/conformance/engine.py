@@ -62,11 +62,16 @@ class Script:
 
 @dataclass(frozen=True)
 class Limits:
-    """What is allowed: unexplained time of all gaps and of the tail's, and the recorder's own account of its cost."""
+    """What is allowed: unexplained time of all gaps and of the tail's, and the recorder's own account of its cost.
+
+    cost is a share of the time in steps. cost_ns, of each step, is always allowed: recording costs about as much in a
+    step of 2 ms, as a tiny model has them, as in one of 10 ms and more.
+    """
 
     residual: float = 0.05
     tail: float = 0.12
     cost: float = 0.005
+    cost_ns: int = 50_000
 
 
 class Server(Protocol):

@@ -138,16 +138,16 @@ def _residual(p: Partition) -> tuple[Any, Any]:
 
 
 def account(e: Evidence, limits: Limits) -> Check:
-    """What the recorders on the token's path say that they cost, as a share of the time in steps."""
-    most, told = 0.0, []
+    """What the recorders on the token's path say that they cost, of the time in steps and a step."""
+    holds, told = True, []
     for run in e.runs:
-        busy = busy_ns(run)
+        busy, steps = busy_ns(run), int((run.steps.emit != UNKNOWN).sum())
         for name, books in _books(run).items():
-            if busy and not name.startswith("api") and isinstance(books.get("self_ns"), int):
-                most = max(most, books["self_ns"] / busy)
-                told.append(f"{name} {books['self_ns'] / busy:.2%}")
-    said = f"{', '.join(told)} of the time in steps, at most {limits.cost:.1%}"
-    return "the recorder's own account", most <= limits.cost if told else None, said if told else "not recorded"
+            if busy and not name.startswith("api") and isinstance(spent := books.get("self_ns"), int):
+                holds &= spent <= max(limits.cost * busy, limits.cost_ns * steps)
+                told.append(f"{name} {spent / busy:.2%}, {spent / steps / 1e3:.0f} us a step")
+    said = f"{'; '.join(told)}; at most {limits.cost:.1%} of the time in steps, or {limits.cost_ns / 1e3:.0f} us"
+    return "the recorder's own account", holds if told else None, said if told else "not recorded"
 
 
 def busy_ns(run: Run) -> int:

@@ -14,6 +14,7 @@ import json
 import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
@@ -122,13 +123,12 @@ def work(seed: int, asked: argparse.Namespace) -> list[Ask]:
 def one_run(engine: Engine, server: Server, asks: list[Ask]) -> dict[str, float]:
     """Give a server work; what it took."""
     pid = server.pid("engine")
-    before = cpu_ns(pid)
+    before, start = cpu_ns(pid), time.perf_counter_ns()
     answers = engine.load(server.url, asks)
-    spent = cpu_ns(pid) - before
+    spent, length = cpu_ns(pid) - before, time.perf_counter_ns() - start
     if wrong := [one.error for one in answers if one.error]:
         raise SystemExit(f"a request failed: {wrong[0]}")
     tokens = sum(one.tokens for one in answers)
-    length = max(one.chunks[-1][0] for one in answers) - min(one.start for one in answers)
     return {"cpu": spent / tokens, "rate": tokens / length * 1e9}
 
 

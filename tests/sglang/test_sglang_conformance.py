@@ -22,7 +22,7 @@ class SGLang:
     home: Path
     layout: Layout
     script: Script = field(default_factory=Script)
-    limits: Limits = field(default_factory=lambda: Limits(cost=0.01))  # the aim is 0.005: see docs/sglang.md
+    limits: Limits = field(default_factory=Limits)
 
     @property
     def name(self) -> str:

@@ -23,7 +23,7 @@ class VLLM:
     home: Path
     layout: Layout
     script: Script = field(default_factory=lambda: Script(prompts=(100, 900), answers=(48, 160)))
-    limits: Limits = field(default_factory=lambda: Limits(residual=0.03, tail=0.1, cost=0.01))
+    limits: Limits = field(default_factory=lambda: Limits(residual=0.03, tail=0.1))
 
     @property
     def name(self) -> str:

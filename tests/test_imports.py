@@ -124,7 +124,7 @@ def test_the_recorder_needs_the_standard_library_alone() -> None:
         "stallbook.record",
         "stallbook.adapters.vllm.engine",
         "stallbook.adapters.sglang.scheduler",
-        "stallbook.adapters.transformers.engine",
+        "stallbook.adapters.transformers.manager",
     ],
 )
 def test_recording_loads_nothing_else(module: str) -> None:

@@ -13,7 +13,7 @@ from fakes import START, Clock, Stream
 
 from stallbook.adapters.hooks import Hooks
 from stallbook.adapters.process import Process
-from stallbook.adapters.transformers import engine as adapter
+from stallbook.adapters.transformers import manager as adapter
 from stallbook.adapters.transformers.engine import Engine
 
 PENDING, PREFILLING, DECODING, FINISHED = range(4)

@@ -92,6 +92,11 @@ class Waits:
         self._delays: RunDelay | None = None
         self._known = available()
 
+    def close(self) -> None:
+        """Nobody asks any more."""
+        if self._delays is not None:
+            self._delays.close()
+
     def __call__(self, now: int) -> int:
         """In ns."""
         if not self._known:

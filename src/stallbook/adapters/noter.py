@@ -45,6 +45,7 @@ class Noter:
 
     def renew(self) -> None:
         """Another thread is looked at from now on."""
+        self._waits.close()
         self._waits = Waits()
 
     def ran(self, step: int, t: int) -> None:
@@ -56,9 +57,9 @@ class Noter:
             for old in [one for one in tracks if one < step]:
                 del tracks[old]
 
-    def write(self, notes: list[int], blocked: int) -> None:
-        """Write the notes, if there are any. blocked: what keeps the first waiting request out. ValueError, TypeError
-        or OverflowError where they cannot be written: the reader sees by their number that some are lost.
+    def write(self, notes: list[int], blocked: Callable[[], int]) -> None:
+        """Write the notes, if there are any. blocked: asked what keeps the first waiting request out. ValueError,
+        TypeError or OverflowError where they cannot be written: the reader sees by their number that some are lost.
         """
         if not notes:
             return
@@ -70,7 +71,10 @@ class Noter:
         for step, track, t in ran:
             words += self._windows(step, track, t)
         words += notes
-        words += (BLOCKED, blocked)
+        try:
+            words += (BLOCKED, blocked())
+        except Exception:  # the engine's, and no reason to lose what the hooks saw
+            self._hooks.failed()
         if len(words) > _MOST:
             raise ValueError("too many notes")
         self._recorder.note(now, self._waits(now), self._number, array("q", words))

@@ -244,7 +244,7 @@ class Engine:
     def work(self, entries: list[int]) -> None:
         """Write what the hooks saw. Each such record says in full who is in its first batch."""
         self.watch.requests = ()
-        self.noter.write(entries, self._blocked())
+        self.noter.write(entries, self._blocked)
 
     def _blocked(self) -> int:
         """What keeps the first waiting request out."""

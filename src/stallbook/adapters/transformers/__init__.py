@@ -16,7 +16,7 @@ _FRONTEND = "stallbook.adapters.transformers.frontend"
 PLUGIN = Plugin(
     "transformers", ("transformers",),
     {
-        "transformers.generation.continuous_batching.continuous_api": "stallbook.adapters.transformers.engine",
+        "transformers.generation.continuous_batching.continuous_api": "stallbook.adapters.transformers.manager",
         f"{_SERVER}.completion": _FRONTEND, f"{_SERVER}.chat_completion": _FRONTEND, f"{_SERVER}.response": _FRONTEND,
     },
 )  # fmt: skip

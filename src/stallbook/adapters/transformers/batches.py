@@ -60,6 +60,10 @@ class Batches:
         self._flying.append((batch, step, plan))
         return new
 
+    def flies(self, handle: int) -> bool:
+        """Whether a request is in a batch that has not come back."""
+        return any(handle in plan.handles for _, _, plan in self._flying)
+
     def lands(self, batch: list[Any], ahead: bool) -> tuple[int, Collection[int]]:
         """A batch's step, and the handles of whoever gets none of its tokens any more; 0 if it is none of ours. Those
         that were scheduled before never emit. ahead: whether the next one may be made while one runs.

@@ -6,36 +6,26 @@ that run at once the second is not recorded.
 
 from __future__ import annotations
 
+import atexit
 import functools
-import sys
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from threading import get_ident
-from types import ModuleType
 from typing import Any, Final
 
 from stallbook.adapters.device import Track
 from stallbook.adapters.later import FEW, LONG_NS, SAMPLED, Later, thread_cpu
 from stallbook.adapters.noter import Noter
 from stallbook.adapters.process import Process
-from stallbook.adapters.settings import settings
 from stallbook.adapters.stamps import Stamps
-from stallbook.adapters.transformers import requests, runner
+from stallbook.adapters.transformers import config, requests, runner
 from stallbook.adapters.transformers.batches import Batches
 from stallbook.adapters.transformers.frontend import Frontend
 from stallbook.notes import transformers as notes
 from stallbook.notes.words import WINDOWS
 from stallbook.record import WholeRecorder
 
-__all__ = ["Engine", "install"]
+__all__ = ["Engine"]
 
-_MANAGER: Final = "ContinuousBatchingManager"
-_SETTINGS: Final = {
-    "": (
-        "page_size", "num_blocks", "max_batch_tokens", "max_memory_percent", "max_requests_per_batch",
-        "max_blocks_per_request", "allow_block_sharing", "use_async_batching", "use_cuda_graph", "scheduler_type",
-        "safety_margin", "cpu_offload_space", "default_compile_level", "q_padding_interval_size", "max_queue_size",
-    )
-}  # fmt: skip
 _OTHERS: Final = 5
 """Calls of hooks in a step that leave no entry: its batch is laid out, run, sampled; its outputs are sent, and handed
 out.
@@ -44,27 +34,14 @@ _OFTEN_NS: Final = 1_000_000_000
 """No more often than that an engine at rest notes what of the recorder's cost was the frontend's, on other threads."""
 
 
-def install(module: ModuleType, process: Process) -> Engine:
-    """Hook the loop of a batching manager, and the making of what it runs."""
-    engine, manager = Engine(process), getattr(module, _MANAGER, None)
-    hooks = process.hooks
-    if manager is not None:
-        hooks.wrap(manager, "_run_generation_loop", engine.looping)
-        hooks.wrap(manager, "_create_batch_processor", engine.made)
-        for name in ("register_result_handler", "get_result"):
-            hooks.wrap(manager, name, getattr(engine.frontend, name))
-    if not hooks.has(f"{_MANAGER}._run_generation_loop") or not hooks.has(f"{_MANAGER}._create_batch_processor"):
-        print(f"stallbook: not recording: {process.engine} has no {_MANAGER} with a loop of its own", file=sys.stderr)
-    return engine
-
-
 class Engine:
     """The hooks of one process's generation thread. thread: which one that is, 0 while none runs."""
 
     __slots__ = (
         "ahead", "batch", "batches", "clock", "count", "emission", "ended", "frontend", "graphs", "handles", "hooks",
-        "inputs", "later", "news", "noter", "offloader", "offloading", "process", "processor", "queries", "recorder",
-        "runner", "said", "scheduler", "session", "stamps", "tensors", "thread", "track", "updating", "windows",
+        "inputs", "later", "news", "noter", "offloader", "offloading", "owed", "process", "processor", "queries",
+        "recorder", "runner", "said", "scheduler", "session", "stamps", "tensors", "thread", "track", "updating",
+        "windows",
     )  # fmt: skip
 
     def __init__(self, process: Process) -> None:
@@ -72,6 +49,9 @@ class Engine:
         self.frontend = process.frontend = process.frontend or Frontend(process)
         self.handles, self.news = process.handles, self.frontend.news
         self.session = self.count = self.said = 0
+        self.owed: deque[tuple[str, object]] = deque()
+        """What hooks of any thread want to be told of themselves."""
+        self.hooks.tell = lambda key, value: self.owed.append((key, value))
         self.later: Later | None = None
         self.recorder: WholeRecorder
         self.stamps: Stamps
@@ -110,55 +90,35 @@ class Engine:
 
     # The loop begins and ends.
 
-    def looping(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """The thread's whole life."""
-
-        @functools.wraps(original)
-        def run_generation_loop(manager: Any, *args: Any, **more: Any) -> Any:
-            mine = self.hooks.on and not self.thread and getattr(manager, "is_tp_driver", True)
-            if mine:
-                self.thread = get_ident()
-            try:
-                return original(manager, *args, **more)
-            finally:
-                if mine:
-                    self.ends()
-
-        return run_generation_loop
-
     def ends(self) -> None:
         """The thread is about to end: write what waits."""
         try:
             if self.later is not None and self.processor is not None:
+                self.emitted(self.clock())  # where an update raised
+                self.finished([*self.ended, *self.handles], self.clock())
                 self.later.flush()
-                self.later.entries += self.frontend.noted(last=True)
-                self.later.flush()
+                self._rest()
         except Exception:
             self.hooks.failed()
         runner.undo(self)
         self._forget()
 
-    def made(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """What runs the batches stands."""
+    def rest(self) -> None:
+        """The process ends: write what was handed out after the thread did."""
+        if not self.thread:
+            self.hooks.call(self._rest)
 
-        @functools.wraps(original)
-        def create_batch_processor(manager: Any, *args: Any, **more: Any) -> Any:
-            result = original(manager, *args, **more)
-            if self.hooks.on and self.thread == get_ident():
-                try:
-                    self.adopts(manager, result)
-                except Exception:
-                    self.hooks.failed()
-            return result
-
-        return create_batch_processor
+    def _rest(self) -> None:
+        """Write what was handed out and what went wrong on other threads."""
+        while self.owed:
+            self.process.fact(*self.owed.popleft())
+        if self.later is not None and self.recorder.on:
+            self.later.entries += self.frontend.noted(last=True)
+            self.later.flush()
 
     def adopts(self, manager: Any, processor: Any) -> None:
         """Hook the classes of its parts, unless an earlier one was of the same, and record from here on."""
-        config = settings(manager.continuous_batching_config, _SETTINGS)
-        lacking = [] if hasattr(processor.offloading_manager, "offload_requests") else ["evictions"]
-        facts = {"layout": "generation thread", "device": str(getattr(processor, "model_device", ""))}
-        self.process.become_engine(0, config, "step", lacking, **facts)
+        config.begin(self.process, manager, processor)
         recorder = self.process.recorder
         if recorder is None or not recorder.on:
             self.hooks.on = False
@@ -171,6 +131,7 @@ class Engine:
             self.noter = Noter(recorder, self.stamps, self.hooks, self.clock)
             self.noter.told_by("transformers", notes.NAMES)
             self.later = Later(self.work, recorder, self.hooks, self.clock, _OTHERS)
+            atexit.register(self.rest)  # runs before the recorder's own, which was registered first
         self.later.entries += self.frontend.noted()  # what was handed out since the last manager's end
         self.later.entries += (notes.RENEWED, processor.max_batch_tokens)
         self.handles.clear()
@@ -274,7 +235,6 @@ class Engine:
     def _update_batch(self, original: Callable[..., Any]) -> Callable[..., Any]:
         clock, hooks, later = self.clock, self.hooks, self.later
         assert later is not None
-        note = later.entries.extend
 
         @functools.wraps(original)
         def update_batch(processor: Any, *args: Any, **more: Any) -> Any:
@@ -288,25 +248,30 @@ class Engine:
             finally:
                 self.updating = False
             try:
-                t1, emission = clock(), self.emission
-                if emission is not None and self.batches is not None:
-                    self.emission = None
-                    t, step, without = emission
-                    if step:
-                        note((notes.EMITTED, step, t, t1, thread_cpu(), len(without), *without))
-                        if self.noter.tracks:
-                            self.noter.ran(step, t)
-                        later.steps += 1
-                    if self.ended:
-                        self.finished(self.ended, t1)
-                        self.ended = []
-                    if later.steps > FEW or t1 - later.since > LONG_NS:
-                        later.look(t1)
+                t1 = clock()
+                self.emitted(t1)
+                if later.steps > FEW or t1 - later.since > LONG_NS:
+                    later.look(t1)
             except Exception:
                 hooks.failed()
             return result
 
         return update_batch
+
+    def emitted(self, t1: int) -> None:
+        """A batch that came back was worked off until `t1`."""
+        emission, later = self.emission, self.later
+        if emission is not None and later is not None:
+            self.emission = None
+            t, step, without = emission
+            if step:
+                later.entries += (notes.EMITTED, step, t, t1, thread_cpu(), len(without), *without)
+                if self.noter.tracks:
+                    self.noter.ran(step, t)
+                later.steps += 1
+            if self.ended:
+                self.finished(self.ended, t1)
+                self.ended = []
 
     # Some steps at a time.
 
@@ -314,5 +279,5 @@ class Engine:
         """Write what the hooks saw. Each such record says in full who is in its first batch."""
         if self.batches is not None:
             self.batches.tell_anew()
-            self.recorder.spent(self.frontend.cost())
-            self.noter.write([*entries, *self.frontend.noted()], requests.blocked(self.scheduler))
+        self.recorder.spent(self.frontend.cost())
+        self.noter.write([*entries, *self.frontend.noted()], functools.partial(requests.blocked, self.scheduler))

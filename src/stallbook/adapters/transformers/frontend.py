@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any, Final
 
-from stallbook.adapters.later import CALL_NS
 from stallbook.adapters.process import Process
 from stallbook.adapters.transformers.handed import Handed
 from stallbook.adapters.transformers.routed import Routed
@@ -26,6 +25,8 @@ _REMEMBERED: Final = 1 << 12
 _NEVER: Final = 1 << 62
 _SAMPLED: Final = 31
 """One of so many calls is timed: a prime, so that it is not always the same request's."""
+_TAKEN_NS: Final = 500
+"""Of the hook of a token that is taken what no clock inside it sees: of a step's all but the first find caches warm."""
 _LONGEST_NS: Final = 50_000
 """A hook that took longer was interrupted."""
 _OWN_NAMES: Final = "req_"
@@ -60,6 +61,8 @@ class Frontend:
         self.routed.forget()
         self.finished: dict[str, int] = {}
         """Handles of requests that are done, and may not have been handed out yet."""
+        self.cut_off: set[str] = set()
+        """Those of them that were cancelled: no output says that it is their last."""
         self.so_far.clear()
         self.spent = self._took = 0
         """What these hooks have cost, in ns, as told so far; and since."""
@@ -133,7 +136,7 @@ class Frontend:
 
     def _sampled(self, ns: int) -> None:
         """One of `_SAMPLED` tokens that were handed out took our hook so long."""
-        self._took += min(ns + CALL_NS, _LONGEST_NS) * _SAMPLED
+        self._took += min(ns + _TAKEN_NS, _LONGEST_NS) * _SAMPLED
 
     # On the generation thread.
 
@@ -143,6 +146,9 @@ class Frontend:
         if recorder is None:
             return -1
         came = self.came.pop(request, made)
+        if request not in self.finished or request in self.cut_off:
+            self.so_far.pop(request, None)  # of an earlier one of that name, whose last output is not to come
+            self.cut_off.discard(request)
         name = f"{request}@{session}" if session > 1 and request.startswith(_OWN_NAMES) else request
         handle = process.handles[request] = recorder.arrive(name, prompt, limit, min(came, made))
         if self.finished.pop(request, None) is not None:
@@ -160,7 +166,11 @@ class Frontend:
                 self.finished[request] = handle
                 found.append(handle)
         while len(self.finished) > _REMEMBERED:
-            del self.finished[next(iter(self.finished))]
+            old = next(iter(self.finished))
+            del self.finished[old]
+            if old in self.cut_off:
+                self.cut_off.discard(old)
+                self.so_far.pop(old, None)
         return found
 
     def cost(self) -> int:

@@ -39,7 +39,9 @@ def told(state: Any) -> tuple[str, int, int, int]:
 
 
 def blocked(scheduler: Any) -> int:
-    """What keeps its first waiting request out; 0 where none waits."""
+    """What keeps its first waiting request out; 0 where none waits, -1 where there is no scheduler any more."""
+    if scheduler is None:
+        return -1
     if not scheduler.waiting_requests:
         return 0
     return BY_SEQS if len(scheduler.active_requests) >= scheduler.max_requests_per_batch else BY_KV
@@ -99,19 +101,26 @@ def has_callback(engine: Engine, state: Any) -> None:
 
 
 def heard(engine: Engine, t: int) -> None:
-    """Some requests got a callback, others were cancelled: of these, those that are in no queue any more are gone."""
+    """Some requests got a callback, others were cancelled: of these, those that are in no queue and no batch any more
+    are gone. One that is in a batch still gets its token.
+    """
     news, active, waiting = engine.news, engine.scheduler.active_requests, engine.scheduler.waiting_requests
-    gone = []
+    if engine.batches is None:
+        return
+    gone, flies = list[str](), engine.batches.flies
     for _ in range(len(news)):
         request, cancelled = news.popleft()
         state = active.get(request) or waiting.get(request)
         if state is not None:
             has_callback(engine, state)
-        if cancelled and state is None:
+        if not cancelled:
+            continue
+        if state is None and not flies(engine.handles.get(request, -1)):
             gone.append(request)
-        elif cancelled:
+        else:
             news.append((request, True))
     if gone:
+        engine.frontend.cut_off.update(gone)
         engine.finished(gone, t)
 
 

@@ -62,6 +62,7 @@ class Routed:
     def __init__(self, clock: Callable[[], int], news: deque[tuple[str, bool]]) -> None:
         self._clock, self._news = clock, news
         self.registered: dict[str, Any] = {}
+        self.router: Any = None
         self._sent: deque[Sent] = deque(maxlen=_MOST)
         self.forget()
 
@@ -72,7 +73,10 @@ class Routed:
         self._sent.clear()
 
     def begins(self, engine: Engine | None, router: Any) -> None:
-        """An engine begins, with that router; or there is none."""
+        """An engine begins, with that router; or there is none, and nothing holds on to the router of the last one."""
+        if engine is None:
+            for request in [one for one, its in self.registered.copy().items() if its is self.router]:
+                self.registered.pop(request, None)
         self.engine, self.router = engine, router
 
     @property

@@ -292,7 +292,7 @@ class Engine:
     def work(self, entries: list[int]) -> None:
         """Write what the hooks saw. Each such record says in full who is in its first batch."""
         self.usual = None
-        self.noter.write(entries, self._blocked())
+        self.noter.write(entries, self._blocked)
 
     def _blocked(self) -> int:
         """What keeps the first waiting request out; -1 where this scheduler's queues have other names."""

@@ -195,6 +195,17 @@ class OutputRouter:
             next(entry[1] for entry, _ in reversed(found) if entry is not None).call_soon_threadsafe(run)
 
 
+class Status:
+    """A `BackgroundThreadStatus`: the program pauses the engine for so many ms."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock, self.pause_ms = clock, 0.0
+
+    def pause_and_wait(self) -> None:
+        self.clock.go(self.pause_ms)
+        self.pause_ms = 0.0
+
+
 class Processor:
     """A `ContinuousBatchProcessor` that does what it is told."""
 
@@ -205,8 +216,11 @@ class Processor:
         self.scheduler, self.output_router = Scheduler(), OutputRouter()
         self.offloading_manager = Offloading(clock, self.scheduler, pool)
         self.model_runner = Runner(clock, ios, graphs)
+        self.background_thread_status = Status(clock)
 
     def prepare_next_batch(self, batch: Sequence[Any], meanwhile: Callable[[], object] = lambda: None) -> bool:
+        if self.background_thread_status.pause_ms:
+            self.background_thread_status.pause_and_wait()
         self.scheduler.clear_cancelled_requests()
         if not batch:
             return False
@@ -257,7 +271,7 @@ class Manager:
         return result
 
 
-HOOKED = (Scheduler, OutputRouter, Offloading, IOs, AsyncIOs, Runner, Processor)
+HOOKED = (Scheduler, OutputRouter, Offloading, IOs, AsyncIOs, Runner, Status, Processor)
 """Classes that the adapter hooks once it meets an object of theirs."""
 
 

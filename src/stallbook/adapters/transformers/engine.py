@@ -94,8 +94,7 @@ class Engine:
         """The thread is about to end: write what waits."""
         try:
             if self.later is not None and self.processor is not None:
-                self.emitted(self.clock())  # where an update raised
-                self.finished([*self.ended, *self.handles], self.clock())
+                self.cut_off(list(self.handles), self.clock())
                 self.later.flush()
                 self._rest()
         except Exception:
@@ -139,7 +138,7 @@ class Engine:
         self.scheduler, self.offloader = processor.scheduler, processor.offloading_manager
         self.batches = Batches(self.handle_of)
         runner.watch(self, processor)
-        requests.watch(self)
+        requests.watch(self, processor)
         self.frontend.routed.begins(self, getattr(processor, "output_router", None))
         wrap, kind = self.hooks.wrap, type(processor)
         wrap(kind, "prepare_next_batch", self._prepare_next_batch)
@@ -170,6 +169,11 @@ class Engine:
             self.recorder.done(handle)
         if self.later is not None:
             self.later.entries += (notes.FINISHED, t, len(handles), *handles)
+
+    def cut_off(self, requests: Sequence[str], t: int) -> None:
+        """Requests are over before their last token."""
+        self.finished(requests, t)
+        self.frontend.cut_off.update(self.frontend.finished.keys() & requests)
 
     # What runs in each step: as little as can be.
 
@@ -244,17 +248,16 @@ class Engine:
             if not self.ahead:
                 self.came_back(self.inputs[0])
             try:
-                result = original(processor, *args, **more)
-            finally:
+                return original(processor, *args, **more)
+            finally:  # also where it raises: the tokens were there
                 self.updating = False
-            try:
-                t1 = clock()
-                self.emitted(t1)
-                if later.steps > FEW or t1 - later.since > LONG_NS:
-                    later.look(t1)
-            except Exception:
-                hooks.failed()
-            return result
+                try:
+                    t1 = clock()
+                    self.emitted(t1)
+                    if later.steps > FEW or t1 - later.since > LONG_NS:
+                        later.look(t1)
+                except Exception:
+                    hooks.failed()
 
         return update_batch
 

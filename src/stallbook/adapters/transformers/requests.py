@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["blocked", "has_callback", "heard", "told", "watch"]
 
 
-def watch(engine: Engine) -> None:
-    """Hook the classes of the engine's scheduler and of what evicts."""
+def watch(engine: Engine, processor: Any) -> None:
+    """Hook the classes of the engine's scheduler, of what evicts, and of what parks the engine."""
     wrap, scheduler = engine.hooks.wrap, type(engine.scheduler)
     for name, make in (
         ("add_waiting_request", _add_waiting_request), ("finish_request", _finish_request),
@@ -29,6 +29,9 @@ def watch(engine: Engine) -> None:
         swap = engine.recorder.name("swap")
         for name in ("_offload_to_cpu", "restore_scheduled_requests"):
             wrap(offloader, name, functools.partial(_swap, engine, swap))
+    if (status := getattr(processor, "background_thread_status", None)) is not None:
+        pause = engine.recorder.name("pause")
+        wrap(type(status), "pause_and_wait", functools.partial(_pause_and_wait, engine, pause))
 
 
 def told(state: Any) -> tuple[str, int, int, int]:
@@ -120,8 +123,7 @@ def heard(engine: Engine, t: int) -> None:
         else:
             news.append((request, True))
     if gone:
-        engine.frontend.cut_off.update(gone)
-        engine.finished(gone, t)
+        engine.cut_off(gone, t)
 
 
 def _offload_requests(engine: Engine, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -175,3 +177,20 @@ def _swap(engine: Engine, name: int, original: Callable[..., Any]) -> Callable[.
         return result
 
     return swap
+
+
+def _pause_and_wait(engine: Engine, name: int, original: Callable[..., Any]) -> Callable[..., Any]:
+    """The program asked for a pause, to change weights say: the engine is parked in the midst of making a batch."""
+
+    @functools.wraps(original)
+    def pause_and_wait(status: Any, *args: Any, **more: Any) -> Any:
+        if not engine.hooks.on or status is not getattr(engine.processor, "background_thread_status", None):
+            return original(status, *args, **more)
+        if engine.later is not None:
+            engine.hooks.call(engine.later.flush)  # nobody knows how long it will be
+        t0 = engine.clock()
+        result = original(status, *args, **more)
+        engine.windows += (name, t0, engine.clock())
+        return result
+
+    return pause_and_wait

@@ -194,6 +194,18 @@ def test_what_blocked_admission(tmp_path: Path, clock: Clock) -> None:
     assert sb.open(tmp_path / "a.stall").steps.blocked.tolist() == [0, 1, 2, 3]
 
 
+def test_one_that_is_refused_waits_for_no_grammar(tmp_path: Path, clock: Clock) -> None:
+    served = Hooked(tmp_path / "a.stall", clock)
+    compiled, refused = served.module.Req("r1"), served.module.Req("r2")
+    served.scheduler._add_request_to_queue = lambda request: None  # type: ignore[method-assign,assignment,misc]
+    served.scheduler.grammar_manager = SimpleNamespace(grammar_queue=[compiled])  # type: ignore[attr-defined]
+    served.arrive(compiled, refused)
+    served.close()
+    run = sb.open(tmp_path / "a.stall")
+    assert run.holds.request.tolist() == [run.requests.names.index("r1")]
+    assert (run.requests.finish > 0).tolist() == [False, True]
+
+
 def test_a_grammar_is_a_hold(tmp_path: Path, clock: Clock) -> None:
     served = Hooked(tmp_path / "a.stall", clock)
     one = served.module.Req("r1")

@@ -29,6 +29,9 @@ class TokenizerManager:
     async def _send_batch_request(self, asked: list[Any]) -> None:
         self.sent += asked
 
+    def _handle_abort_req(self, abort: Any) -> None:
+        self.rid_to_state.pop(abort.rid, None)
+
     async def _handle_batch_output(self, output: Any) -> str:
         for rid, reason in zip(output.rids, output.finished_reasons, strict=True):
             if reason:
@@ -146,3 +149,37 @@ def test_requests_sent_together_and_those_of_the_server_itself(tmp_path: Path, c
     served.close()
     assert ours.recorder is not None
     ours.recorder.close()
+
+
+def test_one_that_is_aborted_is_forgotten_and_one_of_its_name_is_another(tmp_path: Path, clock: Clock) -> None:
+    """The scheduler refused the first; the second got a token, the third two, the first of them as the second did."""
+    folder = tmp_path / "a.stall"
+    served, ours = Hooked(folder, clock), process(folder, clock)
+    front = manager(ours)
+
+    async def life() -> None:
+        for tokens in (0, 1, 2):
+            came = clock.now
+            clock.go(4)
+            front.rid_to_state["a"] = "alive"
+            await front._send_one_request(asked("a", came))
+            one = served.req("a", limit=tokens)
+            if not tokens:
+                served.scheduler.send_abort_output(None, one)
+                front._handle_abort_req(SimpleNamespace(rid="a"))
+                assert not ours.handles
+            for n in range(tokens):
+                served.scheduler.normal(Batch([one], [8] if not n else None))
+                await front._handle_batch_output(output([one]))
+
+    asyncio.run(life())
+    served.engine.later.flush()
+    for one in (served.process, ours):
+        assert one.recorder is not None
+        assert (one.hooks.errors, one.recorder.errors) == (0, 0)
+        one.recorder.close()
+    run = sb.open(folder)
+    assert run.notes == {}
+    assert run.requests.names == ("a", "a#2", "a#3")
+    assert (run.requests.finish > 0).all()
+    assert [run.requests.names[i] for i in run.deliveries.request] == ["a#2", "a#3", "a#3"]

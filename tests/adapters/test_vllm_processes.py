@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from fake_vllm import Output, Worker, core, outputs, process, request, wrapped
@@ -16,6 +16,8 @@ from stallbook.adapters.process import Process
 from stallbook.adapters.vllm import frontend
 from stallbook.adapters.vllm.engine import Engine
 from stallbook.adapters.vllm.worker import Worker as Hooked
+from stallbook.adapters.vllm.worker import _Step
+from stallbook.notes import delays
 
 
 def api_server(process: Process) -> Any:
@@ -103,6 +105,46 @@ def test_a_step_that_the_engine_never_ended_is_counted(tmp_path: Path, clock: Cl
     run = sb.open(folder)  # killed, all of them
     assert run.notes == {"unfinished_steps": 1}
     assert len(run.steps.id) == 1
+
+
+def test_a_worker_that_samples_nothing_writes_what_it_saw(tmp_path: Path, clock: Clock, utils: ModuleType) -> None:
+    """A pooling model's answer is that of `execute_model`."""
+    apart = process(tmp_path / "a.stall", clock)
+    the_core, worker = core(clock), Worker(clock, utils)
+    engine = Engine(the_core, process(tmp_path / "a.stall", clock))
+    execute = worker.execute_model
+    worker.execute_model = lambda output: (execute(output), "pooled")[1]  # type: ignore[method-assign,assignment,misc]
+    hooked, most = Hooked(wrapped(worker), apart), 0
+    the_core.scheduler.add_request(request("r1"))
+    for n in range(200):
+        output = Output({"r1": 8 if not n else 1}, new=("r1",) if not n else ())
+        the_core.scheduler.schedule(output)
+        assert worker.execute_model(output) == "pooled"
+        assert hooked.later is not None
+        most = max(most, len(hooked.later.entries))
+        the_core.scheduler.update_from_output(output, {"r1": 1})
+    assert 40 < most < 60
+    assert engine.hooks.errors == apart.hooks.errors == 0
+
+
+def test_a_delay_is_told_though_its_step_waits_for_the_device(
+    tmp_path: Path, clock: Clock, utils: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delays, "shared", lambda stretches, waited: [waited for _ in stretches])
+    apart = process(tmp_path / "a.stall", clock)
+    hooked = Hooked(wrapped(Worker(clock, utils)), apart)
+    assert hooked._begin() is not None
+    counted, seen = [6 * MS, 0], list[list[Any] | None]([None, []])
+    hooked.waits = lambda now: counted.pop(0) if counted else 0  # type: ignore[assignment]
+    hooked.lane = cast(Any, SimpleNamespace(windows=lambda track, now: seen.pop(0)))
+    step = _Step(1, cast(Any, object()))
+    step.calls, step.length, step.used = [(clock.now, clock.now + 10 * MS)], 10 * MS, 2 * MS
+    hooked.steps.append(step)
+    for _ in range(2):
+        clock.go(20)
+        hooked._write(clock.now)
+    assert not hooked.steps
+    assert step.delay == 6 * MS
 
 
 def test_only_the_worker_that_answers_records_segments(tmp_path: Path, clock: Clock, utils: ModuleType) -> None:

@@ -130,6 +130,25 @@ def test_the_account_is_held_to_a_share_and_in_short_steps_to_a_time(step_ms: in
     assert f"engine {spent_us / step_ms / 10:.2f}%, {spent_us} us a step; at most 0.5% of" in found[2]
 
 
+def test_what_the_log_s_reader_could_not_use_is_lost() -> None:
+    for notes, holds in (({}, True), ({"merged_pauses": 3}, True), ({"refused_values": 2}, False)):
+        run = SimpleNamespace(facts={}, notes=notes)
+        name, found, said = next(own_words(Evidence(cast(Any, (run,)), ())))
+        assert (name, found) == ("nothing lost", holds)
+        assert ("2 refused values" in said) is not holds
+
+
+def test_a_kill_that_came_late_is_not_taken_for_one_amid_work(tmp_path: Path) -> None:
+    from threading import Thread
+
+    from stallbook.conformance.suite import _await
+
+    over = Thread(target=int)
+    over.start()
+    over.join()
+    assert not _await(tmp_path / "none.stall", 1.0, over)
+
+
 def test_a_hook_that_failed_in_silence_is_found(capsys: pytest.CaptureFixture[str]) -> None:
     Hooks().call(lambda: {}["no such request"])
     heard = capsys.readouterr().err.splitlines()

@@ -147,14 +147,15 @@ class Engine:
     """How one of the two is started."""
 
     script = SCRIPT
+    limits = Limits(cost=0.01, cost_ns=100_000)
+    """Twice what the suite allows, and what docs/transformers.md measures: machines differ, and this runs in CI."""
 
-    def __init__(self, name: str, kind: type[Program] | type[Serve], cost: float) -> None:
-        self.name, self.kind, self.limits = name, kind, Limits(cost=cost)
+    def __init__(self, name: str, kind: type[Program] | type[Serve]) -> None:
+        self.name, self.kind = name, kind
 
     def start(self, folder: Path, log: Path | None, environment: Mapping[str, str]) -> Program | Serve:
         return self.kind(folder, log, environment)
 
 
-# The aim of 0.005 is not reached in short steps: see docs/transformers.md. A program pays for each token that it takes.
-PROGRAM = Engine("transformers in a program", Program, 0.04)
-SERVE = Engine("transformers serve", Serve, 0.02)
+PROGRAM = Engine("transformers in a program", Program)
+SERVE = Engine("transformers serve", Serve)

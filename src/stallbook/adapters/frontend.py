@@ -60,6 +60,8 @@ class Frontend:
             return
         if self.due:
             self.read()
+        if request in self.requests and request not in process.handles:
+            self.requests = []  # the last delivery's was another one of that name: the next is not as the last
         handle = process.arrived(request, prompt, limit, came)
         recorder.hold(handle, _TOKENIZE, came)
         recorder.release(handle, _TOKENIZE, now)

@@ -53,11 +53,6 @@ class Stamps:
             queue.clear()
         return found
 
-    def clear(self) -> None:
-        """Forget what nobody took."""
-        for queue in self.queues.values():
-            queue.clear()
-
 
 class Scopes(dict[str, Any]):
     """Context managers by the name of the engine's scope; one that nothing was asked of does nothing.

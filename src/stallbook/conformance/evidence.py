@@ -25,6 +25,9 @@ __all__ = ["Evidence", "account", "answered", "busy_ns", "equal", "exact", "expl
 FAILED: Final = "stallbook: a hook failed"
 """How the hooks begin what they say of their first error."""
 
+_UNREAD: Final = ("untold_notes", "unknown_handles", "refused_values", "refused_steps", "unfinished_steps")
+"""What a log's reader could not use."""
+
 Check = tuple[str, bool | None, str]
 """Name, whether it holds, what was seen."""
 
@@ -171,13 +174,17 @@ def _books(run: Run) -> dict[str, Mapping[str, Any]]:
 def own_words(e: Evidence, heard: Sequence[str] = ()) -> Iterator[Check]:
     """What the recorders and the hooks say of themselves, in the log and on stderr."""
     losses = {"dropped": 0, "errors": 0, "refused": 0}
+    unread = dict.fromkeys(_UNREAD, 0)
     for run in e.runs:
+        for key in unread:
+            unread[key] += run.notes.get(key, 0)
         for books in _books(run).values():
             for key in losses:
                 losses[key] += books.get(key, 0)
     failed = [line for line in heard if line.startswith(FAILED)]
     said = ", ".join(f"{n} {key}" for key, n in losses.items())
-    yield "nothing lost", not any(losses.values()) and not failed, "; ".join([said, *failed[:1]])
+    lost = [f"the log's reader: {n} {key.replace('_', ' ')}" for key, n in unread.items() if n]
+    yield "nothing lost", not any(losses.values()) and not failed and not lost, "; ".join([said, *lost, *failed[:1]])
     hooks: dict[str, bool] = {}
     for run in e.runs:
         for name, found in run.facts.items():

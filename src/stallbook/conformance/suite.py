@@ -122,22 +122,25 @@ def killed(engine: Engine, folder: Path) -> Iterator[Finding]:
             role = roles[number % len(roles)]
             thread = threading.Thread(target=_load, args=(server, asks, engine.script.at_once), daemon=True)
             thread.start()
-            _await(log, part * sum(one.max_tokens for one in asks), thread)
+            reached = _await(log, part * sum(one.max_tokens for one in asks), thread)
             os.kill(server.pids()[role], signal.SIGKILL)
             at = time.perf_counter_ns()
             time.sleep(0.3)
         thread.join(60)
-        yield Finding("killed", f"{role}, after {part:.0%} of the script", *_whole(log, at))
+        holds, said = _whole(log, at)
+        name = f"{role}, after {part:.0%} of the script"
+        yield Finding("killed", name, holds and (reached or None), said if reached else f"killed at rest; {said}")
 
 
-def _await(log: Path, tokens: float, thread: threading.Thread) -> None:
-    """Until so many tokens stand in the log, which can be read while it is written."""
+def _await(log: Path, tokens: float, thread: threading.Thread) -> bool:
+    """Until so many tokens stand in the log, which can be read while it is written. Whether they did, amid the load."""
     end = time.monotonic() + _PATIENCE_S
     while time.monotonic() < end and thread.is_alive():
         with suppress(StallbookError):
             if evidence.tokens(log) >= tokens:
-                return
+                return thread.is_alive()
         time.sleep(_LOOK_S)
+    return False
 
 
 def _load(server: Server, asks: list[object], at_once: int) -> None:

@@ -170,7 +170,7 @@ class Engine:
     # What happens to requests.
 
     def handle(self, original: Callable[[], Any], request: Any) -> Any:
-        """A request comes in; if it is not in the queue then, a grammar is compiled for it."""
+        """A request comes in; if it is not in the queue then, a grammar is compiled for it, or it was refused."""
         handle = -1
         try:
             self.queued = False
@@ -183,9 +183,12 @@ class Engine:
             self.hooks.failed()
         result = original()
         try:
-            if handle >= 0 and not self.queued:
-                self.compiling.add(request.rid)
-                self.recorder.hold(handle, _GRAMMAR)
+            if not self.queued and self.handles.get(request.rid, -1) == handle >= 0:  # nor aborted meanwhile
+                if self._compiles(request.rid):
+                    self.compiling.add(request.rid)
+                    self.recorder.hold(handle, _GRAMMAR)
+                else:
+                    self._gone(request.rid)  # refused: its answer says why
         except Exception:
             self.hooks.failed()
         return result
@@ -223,15 +226,24 @@ class Engine:
             result = original(abort, request, *args, **more)
             if self.hooks.on:
                 try:
-                    self.compiling.discard(request.rid)
-                    handle = self.handles.pop(request.rid, -1)
-                    self.note((notes.GONE, handle, self.clock()))
-                    self.recorder.done(handle)
+                    self._gone(request.rid)
                 except Exception:
                     self.hooks.failed()
             return result
 
         return send_abort_output
+
+    def _gone(self, rid: str) -> None:
+        """A request was given up before its last token."""
+        self.compiling.discard(rid)
+        handle = self.handles.pop(rid, -1)
+        self.note((notes.GONE, handle, self.clock()))
+        self.recorder.done(handle)
+
+    def _compiles(self, rid: str) -> bool:
+        """Whether a grammar is compiled for a request; taken to be so where the scheduler does not say."""
+        queue = getattr(getattr(self.scheduler, "grammar_manager", self.scheduler), "grammar_queue", None)
+        return queue is None or any(one.rid == rid for one in queue)
 
     def ended(self, batch: Any, handles: Sequence[int]) -> None:
         """Requests of a batch are done."""

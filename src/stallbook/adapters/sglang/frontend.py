@@ -23,6 +23,7 @@ def install(module: ModuleType, process: Process) -> None:
         ("_handle_batch_output", found.handled),
     ):  # fmt: skip
         process.hooks.wrap(owner, name, make, f"TokenizerManager.{name}")
+    process.hooks.around(owner, "_handle_abort_req", after=found.aborted)
 
 
 class Frontend(frontend.Frontend):
@@ -85,6 +86,14 @@ class Frontend(frontend.Frontend):
             return result
 
         return handle_batch_output
+
+    def aborted(self, result: Any, manager: Any, abort: Any) -> None:
+        """A scheduler gave a request up, or never took it: no output says that it is done."""
+        handle, recorder = self.process.handles.pop(abort.rid, None), self.process.recorder
+        if handle is not None and recorder is not None:
+            recorder.finish(handle)
+            if not manager.rid_to_state:
+                self.rests()
 
     def finished(self, output: Any) -> None:
         """Requests are done: take what SGLang counted of each."""

@@ -56,13 +56,14 @@ def _speaks(wrapper: Any) -> bool:
 class _Step:
     """A step as the worker saw it: its calls, and what of the thread's time they took."""
 
-    __slots__ = ("calls", "graph", "length", "step", "track", "used")
+    __slots__ = ("calls", "delay", "graph", "length", "step", "track", "used")
 
     def __init__(self, step: int, track: Track | None) -> None:
         self.step, self.track = step, track
         self.calls: list[tuple[int, int]] = []
         self.graph = NO_GRAPH
         self.length = self.used = 0
+        self.delay: int | None = None
 
 
 class Worker:
@@ -131,8 +132,10 @@ class Worker:
             result = original(scheduler_output, *args, **more)
             if step and hooks.on and self.later is not None:
                 try:
-                    last = result is not None or not self.samples
-                    self.later.entries.append((step, t0, clock(), cpu, thread_cpu() if last else 0, self.track))
+                    last, t1 = result is not None or not self.samples, clock()
+                    self.later.entries.append((step, t0, t1, cpu, thread_cpu() if last else 0, self.track))
+                    if last:
+                        self._ends(self.later, t1)
                 except Exception:
                     hooks.failed()
             return result
@@ -165,14 +168,19 @@ class Worker:
                 try:
                     t1 = clock()
                     later.entries.append((0, t0, t1, 0, thread_cpu(), None))
-                    later.steps += 1
-                    if later.steps > FEW or t1 - later.since > LONG_NS:
-                        later.look(t1)
+                    self._ends(later, t1)
                 except Exception:
                     hooks.failed()
             return result
 
         return sample_tokens
+
+    @staticmethod
+    def _ends(later: Later, t1: int) -> None:
+        """The last call of a step has come back."""
+        later.steps += 1
+        if later.steps > FEW or t1 - later.since > LONG_NS:
+            later.look(t1)
 
     # What is done with it, some steps at a time.
 
@@ -204,8 +212,11 @@ class Worker:
 
     def _write(self, now: int) -> None:
         """Write the steps whose device is done; those that have waited for long without what the device did."""
-        waited = delays.shared([(step.length, step.used) for step in self.steps], self.waits(now))
-        for delay in list(waited):
+        new = [step for step in self.steps if step.delay is None]
+        waited = delays.shared([(step.length, step.used) for step in new], self.waits(now))
+        for step, delay in zip(new, waited, strict=True):
+            step.delay = delay  # also of one that waits for its device: what the kernel counted is told once
+        while self.steps:
             step, tail = self.steps[0], b""
             if self.lane is not None and step.track is not None:
                 found = self.lane.windows(step.track, now)
@@ -216,7 +227,7 @@ class Worker:
             names, times = self._segments(step)
             t0, t1 = step.calls[0][0], step.calls[-1][1]
             self.recorder.step(
-                step.step, t0, t1, t1, names, times, (step.used, delay), -1, 0, False, *step.graph, -1, tail
+                step.step, t0, t1, t1, names, times, (step.used, step.delay or 0), -1, 0, False, *step.graph, -1, tail
             )  # fmt: skip
 
     def _segments(self, step: _Step) -> tuple[list[int], list[int]]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_transformers import AsyncIOs, IOs, Processor, Scheduler, attached, future, output, request
+from fake_transformers import AsyncIOs, IOs, Processor, Status, attached, future, output, request
 from fakes import Clock, Stream
 
 import stallbook as sb
@@ -93,15 +93,21 @@ def test_a_name_that_comes_again_after_it_was_cut_off(tmp_path: Path, clock: Clo
 
 
 def test_nothing_holds_on_to_a_router_that_is_gone(tmp_path: Path, clock: Clock) -> None:
-    """A callback was registered for a request that never came."""
+    """Callbacks were registered for requests that never came: of a manager that is recorded, and of another."""
     engine, kind = attached(tmp_path / "a.stall", clock)
     managers: list[Any] = []
-    managers.append(kind(Processor(clock, IOs(clock)), lambda _: managers[0].register_result_handler("a", id)))
+
+    def loop(processor: Processor) -> None:
+        for name, manager in zip("ab", managers, strict=True):
+            manager.register_result_handler(name, id)
+        assert len(engine.frontend.routed.registered) == 2
+
+    managers += [kind(Processor(clock, IOs(clock)), loop) for _ in range(2)]
     managers[0]._run_generation_loop()
-    assert not engine.frontend.routed.registered
-    router = weakref.ref(managers.pop().output_router)
+    routers = [weakref.ref(managers.pop().output_router) for _ in range(2)]
     gc.collect()
-    assert router() is None
+    assert [router() for router in routers] == [None, None]
+    assert not engine.frontend.routed.registered
     closed(engine, tmp_path / "a.stall")
 
 
@@ -170,24 +176,6 @@ def test_what_an_update_that_raises_leaves_is_told(tmp_path: Path, clock: Clock)
     assert not run.notes
 
 
-def test_what_is_taken_after_the_thread_has_ended(tmp_path: Path, clock: Clock) -> None:
-    engine, kind = attached(tmp_path / "a.stall", clock)
-
-    def loop(processor: Processor) -> None:
-        a = request("a")
-        processor.scheduler.add_waiting_request(a)
-        step(processor, [future(a, 8)])
-        step(processor, [future(a)], (a,))
-
-    manager = kind(Processor(clock, IOs(clock)), loop)
-    manager._run_generation_loop()
-    for n in (1, 2):
-        clock.go(2)
-        manager.get_result(output("a", n, n == 2))
-    engine.rest()
-    assert told(closed(engine, tmp_path / "a.stall")) == {"a": [1, 1]}
-
-
 def test_a_scheduler_that_cannot_be_asked_costs_no_step(tmp_path: Path, clock: Clock) -> None:
     engine, kind = attached(tmp_path / "a.stall", clock)
 
@@ -209,6 +197,12 @@ def test_a_scheduler_that_cannot_be_asked_costs_no_step(tmp_path: Path, clock: C
 def test_a_pause_is_nobody_s_scheduling(tmp_path: Path, clock: Clock) -> None:
     """What was seen before it is in the log while it lasts."""
     engine, kind = attached(tmp_path / "a.stall", clock)
+    meanwhile: list[int] = []
+
+    class Watching(Status):
+        def pause_and_wait(self) -> None:
+            meanwhile.append(len(sb.open(tmp_path / "a.stall").steps.id))
+            super().pause_and_wait()
 
     def loop(processor: Processor) -> None:
         a = request("a")
@@ -217,7 +211,10 @@ def test_a_pause_is_nobody_s_scheduling(tmp_path: Path, clock: Clock) -> None:
         processor.background_thread_status.pause_ms = 3_000
         step(processor, [future(a)], (a,))
 
-    kind(Processor(clock, IOs(clock)), loop)._run_generation_loop()
+    paused = Processor(clock, IOs(clock))
+    paused.background_thread_status = Watching(clock)
+    kind(paused, loop)._run_generation_loop()
+    assert meanwhile == [1]
     found = partition(closed(engine, tmp_path / "a.stall"))
     assert len(found.gaps) == 1
     parts = dict(zip(found.causes, found.rows.sum(axis=0).tolist(), strict=True))
@@ -226,19 +223,46 @@ def test_a_pause_is_nobody_s_scheduling(tmp_path: Path, clock: Clock) -> None:
 
 
 def test_hooks_that_give_up_on_another_thread_are_told_by_this_one(tmp_path: Path, clock: Clock) -> None:
+    """At the next batch, with what they saw until then."""
     engine, kind = attached(tmp_path / "a.stall", clock)
-    facts: list[Callable[..., object] | str] = []
 
-    def loop(processor: Processor) -> None:
-        assert isinstance(processor.scheduler, Scheduler)
+    def written() -> int:
+        return engine.recorder._store.written  # type: ignore[union-attr]
+
+    def gives_up() -> None:
         for _ in range(10):
             try:
                 raise KeyError("a")
             except KeyError:
                 engine.hooks.failed()
-        facts.extend(name for name in sb.open(tmp_path / "a.stall").facts if name == "hooks_off")
+
+    def loop(processor: Processor) -> None:
+        a = request("a")
+        processor.scheduler.add_waiting_request(a)
+        step(processor, [future(a, 8)])
+        before = written()
+        other = threading.Thread(target=gives_up)
+        other.start()
+        other.join()
+        assert written() == before
+        step(processor, [future(a)])
+        run = sb.open(tmp_path / "a.stall")
+        assert "KeyError" in str(run.facts["hooks_off"])
+        assert len(run.steps.id) == 1
+        after = written()
+        step(processor, [future(a)])
+        assert written() == after
 
     kind(Processor(clock, IOs(clock)), loop)._run_generation_loop()
-    assert not facts
     engine.process.recorder.close()  # type: ignore[union-attr]
-    assert "KeyError" in str(sb.open(tmp_path / "a.stall").facts["hooks_off"])
+
+
+def test_a_runner_without_attributes_ends_as_any(tmp_path: Path, clock: Clock) -> None:
+    engine, kind = attached(tmp_path / "a.stall", clock)
+
+    def loop(_: Processor) -> None:
+        engine.runner = object()
+
+    kind(Processor(clock, IOs(clock)), loop)._run_generation_loop()
+    assert not engine.thread
+    closed(engine, tmp_path / "a.stall")

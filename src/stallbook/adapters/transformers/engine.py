@@ -104,16 +104,19 @@ class Engine:
 
     def rest(self) -> None:
         """The process ends: write what was handed out after the thread did."""
-        if not self.thread:
-            self.hooks.call(self._rest)
+        if not self.thread and self.process.recorder is not None:
+            self._rest()
 
     def _rest(self) -> None:
         """Write what was handed out and what went wrong on other threads."""
-        while self.owed:
-            self.process.fact(*self.owed.popleft())
-        if self.later is not None and self.recorder.on:
-            self.later.entries += self.frontend.noted(last=True)
-            self.later.flush()
+        try:
+            while self.owed:
+                self.process.fact(*self.owed.popleft())
+            if self.later is not None and self.recorder.on:
+                self.later.entries += self.frontend.noted(last=True)
+                self.later.flush()
+        except Exception:
+            self.hooks.failed()
 
     def adopts(self, manager: Any, processor: Any) -> None:
         """Hook the classes of its parts, unless an earlier one was of the same, and record from here on."""
@@ -133,6 +136,7 @@ class Engine:
             atexit.register(self.rest)  # runs before the recorder's own, which was registered first
         self.later.entries += self.frontend.noted()  # what was handed out since the last manager's end
         self.later.entries += (notes.RENEWED, processor.max_batch_tokens)
+        self.frontend.cut_off.update(self.frontend.finished)
         self.handles.clear()
         self.session += 1
         self.scheduler, self.offloader = processor.scheduler, processor.offloading_manager
@@ -151,8 +155,10 @@ class Engine:
 
     def arrived(self, state: Any) -> int:
         """A request came in. Returns its handle."""
+        if state.request_id in self.handles:
+            self.replaced(state.request_id)
         if state.request_id in self.frontend.finished and self.later is not None:
-            self.later.entries += self.frontend.noted()  # what was handed out is of the one before it
+            self.later.entries += self.frontend.noted(last=True)  # what was handed out is of the one before it
         handle = self.frontend.arrived(*requests.told(state), self.session)
         requests.has_callback(self, state)
         return handle
@@ -175,12 +181,18 @@ class Engine:
         self.finished(requests, t)
         self.frontend.cut_off.update(self.frontend.finished.keys() & requests)
 
+    def replaced(self, request: str) -> None:
+        """Another one of its name came in before it was seen to be gone: nobody asks for the old one any more."""
+        self.cut_off([request], self.clock())
+        while (request, True) in self.news:
+            self.news.remove((request, True))
+
     # What runs in each step: as little as can be.
 
     def _prepare_next_batch(self, original: Callable[..., Any]) -> Callable[..., Any]:
         clock, hooks, later = self.clock, self.hooks, self.later
         assert later is not None
-        note, news = later.entries.extend, self.news
+        note, news, owed = later.entries.extend, self.news, self.owed
 
         @functools.wraps(original)
         def prepare_next_batch(processor: Any, *args: Any, **more: Any) -> Any:
@@ -204,6 +216,8 @@ class Engine:
                         self.rests()
                 except Exception:
                     hooks.failed()
+            elif owed and processor is self.processor:  # the hooks are off: why, and what they saw before
+                self._rest()
             return found
 
         return prepare_next_batch

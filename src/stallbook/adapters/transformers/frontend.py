@@ -62,7 +62,7 @@ class Frontend:
         self.finished: dict[str, int] = {}
         """Handles of requests that are done, and may not have been handed out yet."""
         self.cut_off: set[str] = set()
-        """Those of them that were cancelled: no output says that it is their last."""
+        """Those of them whose last output nobody is to take: cancelled ones, and all of an earlier manager's."""
         self.so_far.clear()
         self.spent = self._took = 0
         """What these hooks have cost, in ns, as told so far; and since."""
@@ -124,7 +124,7 @@ class Frontend:
                     self.handed.put(request, tokens - so_far.get(request, 0), t)
                     so_far[request] = tokens
                     if output.is_finished():
-                        del so_far[request]
+                        so_far.pop(request, None)  # one of its name may have arrived meanwhile
                     calls += 1
                     if calls % _SAMPLED == 0:
                         self._sampled(clock() - t)
@@ -168,9 +168,8 @@ class Frontend:
         while len(self.finished) > _REMEMBERED:
             old = next(iter(self.finished))
             del self.finished[old]
-            if old in self.cut_off:
-                self.cut_off.discard(old)
-                self.so_far.pop(old, None)
+            self.cut_off.discard(old)
+            self.so_far.pop(old, None)
         return found
 
     def cost(self) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakValueDictionary
 
 from stallbook.adapters.transformers.requests import heard
 from stallbook.notes.transformers import HANDED, HANDED_REST
@@ -61,7 +62,7 @@ class Routed:
 
     def __init__(self, clock: Callable[[], int], news: deque[tuple[str, bool]]) -> None:
         self._clock, self._news = clock, news
-        self.registered: dict[str, Any] = {}
+        self.registered = WeakValueDictionary[str, Any]()  # nothing here is to keep a router, and so a model, alive
         self.router: Any = None
         self._sent: deque[Sent] = deque(maxlen=_MOST)
         self.forget()
@@ -73,10 +74,7 @@ class Routed:
         self._sent.clear()
 
     def begins(self, engine: Engine | None, router: Any) -> None:
-        """An engine begins, with that router; or there is none, and nothing holds on to the router of the last one."""
-        if engine is None:
-            for request in [one for one, its in self.registered.copy().items() if its is self.router]:
-                self.registered.pop(request, None)
+        """An engine begins, with that router; or there is none."""
         self.engine, self.router = engine, router
 
     @property
@@ -92,7 +90,7 @@ class Routed:
                 handlers[request] = callback, Loop(loop, router, self)
                 self.registered[request] = router
                 if len(self.registered) > _MOST:
-                    del self.registered[next(iter(self.registered))]
+                    self.registered.pop(next(iter(self.registered)), None)
                 self._news.append((request, False))
 
     def sent(self, router: Any, args: Sequence[Any]) -> Sent | None:

@@ -43,8 +43,7 @@ def watch(engine: Engine, processor: Any) -> None:
 
 def undo(engine: Engine) -> None:
     """Take back what was hooked of an object, and not of a class: it may serve again, compiled."""
-    if engine.runner is not None:
-        vars(engine.runner).pop("_sample", None)
+    getattr(engine.runner, "__dict__", {}).pop("_sample", None)
 
 
 class Graphs:

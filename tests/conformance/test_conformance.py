@@ -6,6 +6,8 @@ import os
 import re
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,10 +24,12 @@ import toy_harness  # noqa: E402
 
 from stallbook.adapters.attach import launched  # noqa: E402
 from stallbook.adapters.hooks import Hooks  # noqa: E402
-from stallbook.conformance import Finding, Limits, Outcome, Script, conform  # noqa: E402
+from stallbook.conformance import Finding, Limits, Outcome, Script, conform, evidence, suite  # noqa: E402
 from stallbook.conformance.__main__ import main  # noqa: E402
 from stallbook.conformance.evidence import Evidence, account, own_words  # noqa: E402
 from stallbook.conformance.hindered import hindered  # noqa: E402
+from stallbook.conformance.suite import Seen, _await, _whole  # noqa: E402
+from stallbook.record import Recorder  # noqa: E402
 
 SHORT = Script(requests=24, prompts=(8, 60), answers=(16, 40), at_once=8)
 ANY = Limits(residual=0.5, tail=1.0, cost=0.1)
@@ -130,23 +134,117 @@ def test_the_account_is_held_to_a_share_and_in_short_steps_to_a_time(step_ms: in
     assert f"engine {spent_us / step_ms / 10:.2f}%, {spent_us} us a step; at most 0.5% of" in found[2]
 
 
-def test_what_the_log_s_reader_could_not_use_is_lost() -> None:
-    for notes, holds in (({}, True), ({"merged_pauses": 3}, True), ({"refused_values": 2}, False)):
-        run = SimpleNamespace(facts={}, notes=notes)
-        name, found, said = next(own_words(Evidence(cast(Any, (run,)), ())))
-        assert (name, found) == ("nothing lost", holds)
-        assert ("2 refused values" in said) is not holds
+@pytest.mark.parametrize(
+    ("notes", "told"),
+    [
+        ({"untold_notes": 2}, "2 untold notes"),
+        ({"unknown_handles": 1, "refused_values": 3}, "1 unknown handles; the log's reader: 3 refused values"),
+        ({"refused_steps": 1}, "1 refused steps"),
+        ({"unfinished_steps": 4}, "4 unfinished steps"),
+        ({"corrupt_bytes": 70}, "70 corrupt bytes"),
+        ({"stray_readmits": 1}, "1 stray readmits"),
+    ],
+)
+def test_what_the_log_s_reader_could_not_use_is_lost(notes: dict[str, int], told: str) -> None:
+    runs = cast(Any, tuple(SimpleNamespace(facts={}, notes=one) for one in ({}, notes)))  # of several logs, one
+    found = next(own_words(Evidence(runs, ())))
+    assert found == ("nothing lost", False, f"0 dropped, 0 errors, 0 refused; the log's reader: {told}")
 
 
-def test_a_kill_that_came_late_is_not_taken_for_one_amid_work(tmp_path: Path) -> None:
-    from threading import Thread
+@pytest.mark.parametrize(
+    "notes", [{}, {"untold_notes": 0, "refused_values": 0}, {"merged_pauses": 3, "emissions_in_eviction": 1}]
+)
+def test_what_is_natural_in_a_log_is_not_lost(notes: dict[str, int]) -> None:
+    run = cast(Any, SimpleNamespace(facts={}, notes=notes))
+    assert next(own_words(Evidence((run,), ()))) == ("nothing lost", True, "0 dropped, 0 errors, 0 refused")
 
-    from stallbook.conformance.suite import _await
 
-    over = Thread(target=int)
-    over.start()
-    over.join()
-    assert not _await(tmp_path / "none.stall", 1.0, over)
+TOKENS, STEP_NS = 20, 10_000_000
+LAST_NS = TOKENS * STEP_NS
+SECOND = 1_000_000_000
+
+
+@pytest.fixture
+def left(tmp_path: Path) -> Path:
+    """A log of a request's tokens, one a step of 10 ms, the first after one, the last at `LAST_NS`."""
+    rec = Recorder(tmp_path / "out.stall", engine="test")
+    handle = rec.arrive("a", t=0)
+    for step in range(TOKENS):
+        rec.begin(t=step * STEP_NS)
+        if not step:
+            rec.join(handle)
+        rec.emit(t=(step + 1) * STEP_NS)
+        rec.end(t=(step + 1) * STEP_NS)
+    rec.close()
+    return tmp_path / "out.stall"
+
+
+@pytest.mark.parametrize(
+    ("kill_s", "seen", "held", "told"),
+    [
+        (0.5, Seen(TOKENS, LAST_NS), True, "the last token 0.50 s before the kill"),
+        (-0.1, Seen(15, LAST_NS), True, "the last token 0.10 s after the kill"),  # of another process than the engine
+        (2.0, Seen(TOKENS, LAST_NS), True, "the last token 2.00 s before the kill"),
+        (2.2, Seen(TOKENS, LAST_NS), False, "tokens came to be in the log 2.20 s late, at most 2.10 s"),
+        (0.1, Seen(5, 6 * STEP_NS + 2 * SECOND), True, "0.10 s before the kill"),
+        (0.1, Seen(5, 6 * STEP_NS + 3 * SECOND), False, "tokens came to be in the log 3.00 s late, at most 2.10 s"),
+        (9.0, Seen(TOKENS, 9 * SECOND, "at rest"), None, "at rest; 19 gaps, 0 ns off"),
+        (9.0, Seen(0, 9 * SECOND, "at rest"), False, "tokens came to be in the log 8.99 s late, at most 2.10 s"),
+    ],
+)
+def test_tokens_come_to_be_in_the_log_in_time(left: Path, kill_s: float, seen: Seen, held: object, told: str) -> None:
+    found, said = _whole(left, LAST_NS + int(kill_s * SECOND), seen)
+    assert found is held, said
+    assert told in said
+    assert (" late, " in said) is (held is False)
+
+
+def test_a_log_without_a_token_is_no_remnant(tmp_path: Path) -> None:
+    Recorder(tmp_path / "out.stall", engine="test").close()
+    assert _whole(tmp_path / "out.stall", 0, Seen(0, 0)) == (False, "0 gaps, 0 ns off, 0 negative parts")
+    assert _whole(tmp_path / "out.stall", 0, Seen(0, 0, "at rest"))[0] is False
+
+
+def _thread(ends: threading.Event) -> threading.Thread:
+    thread = threading.Thread(target=ends.wait, args=(60,), daemon=True)
+    thread.start()
+    return thread
+
+
+def test_a_mark_is_awaited_amid_the_load_only(left: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = threading.Event()
+    load = _thread(ends)
+    before = time.perf_counter_ns()
+    found = _await(left, TOKENS, load)
+    assert (found.tokens, found.missed) == (TOKENS, "")
+    assert before <= found.at <= time.perf_counter_ns()
+    monkeypatch.setattr(suite, "_PATIENCE_S", 0)
+    found = _await(left, TOKENS + 1, load)
+    assert (found.tokens, found.missed) == (TOKENS, "not so far after 0 s")
+    ends.set()
+    load.join()
+    assert "the load was over" in _await(left, 1, load).missed
+
+
+def test_a_load_that_ends_during_a_look_was_over(left: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = threading.Event()
+    load = _thread(ends)
+
+    def look(log: Path) -> int:
+        ends.set()
+        load.join()
+        return TOKENS
+
+    monkeypatch.setattr(evidence, "tokens", look)
+    assert "the load was over" in _await(left, TOKENS, load).missed
+
+
+def test_an_engine_killed_at_rest_was_not_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suite, "_MOMENTS", (1.5,))  # never reached
+    (found,) = conform(Toy(), tmp_path, only=["killed"]).findings
+    assert (found.name, found.held) == ("engine, after 150% of the script", None), found
+    assert found.said.startswith("killed at rest, the load was over; ")
+    assert "the last token" in found.said
 
 
 def test_a_hook_that_failed_in_silence_is_found(capsys: pytest.CaptureFixture[str]) -> None:

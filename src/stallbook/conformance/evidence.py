@@ -20,13 +20,23 @@ from stallbook.partition import Partition, partition
 from stallbook.run import UNKNOWN, Run
 from stallbook.waits import boundary_gaps, first_tokens
 
-__all__ = ["Evidence", "account", "answered", "busy_ns", "equal", "exact", "explained", "own_words", "read", "tokens"]
+__all__ = [
+    "Evidence", "account", "allowed_ns", "answered", "behind_ns", "busy_ns", "equal", "exact", "explained", "own_words",
+    "read", "tokens",
+]  # fmt: skip
 
 FAILED: Final = "stallbook: a hook failed"
 """How the hooks begin what they say of their first error."""
 
-_UNREAD: Final = ("untold_notes", "unknown_handles", "refused_values", "refused_steps", "unfinished_steps")
-"""What a log's reader could not use."""
+_UNREAD: Final = (
+    "untold_notes", "unknown_handles", "unknown_records", "refused_values", "refused_steps", "unfinished_steps",
+    "cut_bytes", "corrupt_bytes", "stray_readmits", "endless_evictions", "repeated_holds", "releases_of_nothing",
+)  # fmt: skip
+"""What a log's reader could not use, or had to mend because a record is missing. The rest of its notes is natural:
+pauses that overlap, tokens that were in flight as a request was evicted, the torn end of a process that was killed."""
+
+_LATE_NS, _LATE_STEPS = 2_000_000_000, 10
+"""How late a token may be in the log: adapters promise half a second, on a machine that keeps up with its steps."""
 
 Check = tuple[str, bool | None, str]
 """Name, whether it holds, what was seen."""
@@ -70,6 +80,21 @@ def read(log: Path) -> Evidence:
     if not runs:
         raise StallbookError("no-such-run", "there is no log", "start the engine with its adapter", str(log))
     return Evidence(runs, tuple(partition(run) for run in runs))
+
+
+def behind_ns(e: Evidence, seen: int, at: int) -> int:
+    """Of a log that held `seen` tokens at `at`: how long the first of those that it holds now was out by then."""
+    stamps = np.concatenate([run.steps.emit[run.emissions.step] for run in e.runs])
+    counts = np.concatenate([run.emissions.tokens for run in e.runs])
+    order = np.argsort(stamps, kind="stable")
+    row = int(np.searchsorted(np.cumsum(counts[order]), seen, "right"))
+    return max(at - int(stamps[order[row]]), 0) if row < len(order) else 0
+
+
+def allowed_ns(e: Evidence) -> int:
+    """How late a token may be in the log: a time, and some of this machine's usual steps."""
+    steps = np.concatenate([(run.steps.t1 - run.steps.t0)[run.steps.emit != UNKNOWN] for run in e.runs])
+    return _LATE_NS + _LATE_STEPS * (int(np.median(steps)) if len(steps) else 0)
 
 
 def answered(asks: Sequence[Ask], answers: Sequence[Answer]) -> Check:

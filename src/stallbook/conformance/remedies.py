@@ -40,7 +40,9 @@ _BY_NAME: Final = {
     ),
     "nothing lost": (
         "Dropped: a step was begun while one was open. Refused: a call contradicts an earlier one, for example with a "
-        "handle that has finished. A hook that failed has lost what it should have recorded."
+        "handle that has finished. A hook that failed has lost what it should have recorded. The log's reader: "
+        "records contradict each other, or one is missing (stray readmits: an eviction, endless evictions: a "
+        "readmission); docs/format.md tells of the rest."
     ),
     "the suite itself": "Raised by the harness, or as the engine did not start. `--folder` keeps what it printed.",
 }
@@ -48,7 +50,10 @@ _SILENT: Final = (
     "Nothing may be recorded, and nothing said: `settle()` says whether a log is wanted, `hooks.on` whether it may be."
 )
 _BY_PART: Final = {
-    "killed": "No gaps: nothing was in the log yet. A step is in the file once its `end` returns.",
+    "killed": (
+        "No gaps: nothing was in the log yet. A step is in the file once its `end` returns. Late: what hooks keep back "
+        "has to be written at the latest half a second after, and before the engine rests (`later.flush`)."
+    ),
     "hindered": (
         "The engine answers as ever, and stderr says what is wrong, in 1 to 19 lines with `stallbook:`. Is the "
         "recorder made once in a process, and what it raises caught (`hooks.call`)?"

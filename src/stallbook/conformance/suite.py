@@ -10,6 +10,7 @@ import time
 import traceback
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -106,6 +107,15 @@ def serving(engine: Engine, folder: Path) -> Iterator[Finding]:
     yield from _findings("serving", checks())
 
 
+@dataclass(frozen=True)
+class Seen:
+    """The last look at a log that is being written: so many tokens, at that time. missed: why there were no more."""
+
+    tokens: int
+    at: int
+    missed: str = ""
+
+
 def killed(engine: Engine, folder: Path) -> Iterator[Finding]:
     """SIGKILL in the midst of work: the log opens, and what it holds adds up."""
     asks = engine.script.asks()
@@ -122,25 +132,27 @@ def killed(engine: Engine, folder: Path) -> Iterator[Finding]:
             role = roles[number % len(roles)]
             thread = threading.Thread(target=_load, args=(server, asks, engine.script.at_once), daemon=True)
             thread.start()
-            reached = _await(log, part * sum(one.max_tokens for one in asks), thread)
+            seen = _await(log, part * sum(one.max_tokens for one in asks), thread)
             os.kill(server.pids()[role], signal.SIGKILL)
             at = time.perf_counter_ns()
             time.sleep(0.3)
         thread.join(60)
-        holds, said = _whole(log, at)
-        name = f"{role}, after {part:.0%} of the script"
-        yield Finding("killed", name, holds and (reached or None), said if reached else f"killed at rest; {said}")
+        yield Finding("killed", f"{role}, after {part:.0%} of the script", *_whole(log, at, seen))
 
 
-def _await(log: Path, tokens: float, thread: threading.Thread) -> bool:
-    """Until so many tokens stand in the log, which can be read while it is written. Whether they did, amid the load."""
-    end = time.monotonic() + _PATIENCE_S
-    while time.monotonic() < end and thread.is_alive():
+def _await(log: Path, tokens: float, thread: threading.Thread) -> Seen:
+    """Until so many tokens stand in the log, which can be read while it is written, or there is no load any more."""
+    end, count, at = time.monotonic() + _PATIENCE_S, 0, time.perf_counter_ns()
+    while thread.is_alive():
+        at = time.perf_counter_ns()
         with suppress(StallbookError):
-            if evidence.tokens(log) >= tokens:
-                return thread.is_alive()
+            count = evidence.tokens(log)
+        if count >= tokens and thread.is_alive():
+            return Seen(count, at)
+        if time.monotonic() > end:
+            return Seen(count, at, f"not so far after {_PATIENCE_S} s")
         time.sleep(_LOOK_S)
-    return False
+    return Seen(count, at, "killed at rest, the load was over")
 
 
 def _load(server: Server, asks: list[object], at_once: int) -> None:
@@ -148,8 +160,8 @@ def _load(server: Server, asks: list[object], at_once: int) -> None:
         server.load(asks, at_once)  # type: ignore[arg-type]
 
 
-def _whole(log: Path, at: int) -> tuple[bool, str]:
-    """Whether what is left of a log can be read, and how much of it there is."""
+def _whole(log: Path, at: int, seen: Seen) -> tuple[bool | None, str]:
+    """Whether what a kill at `at` left of a log can be read, how much it is, and how late it came to be there."""
     try:
         e = evidence.read(log)
     except StallbookError as error:
@@ -157,10 +169,18 @@ def _whole(log: Path, at: int) -> tuple[bool, str]:
     off = max(p.reconcile.max_error_ns for p in e.partitions)
     negative = sum(p.reconcile.negative_parts for p in e.partitions)
     last = max(int(run.steps.emit.max(initial=0)) for run in e.runs)
-    said = f"{e.gaps:,} gaps, {off} ns off, {negative} negative parts"
+    told = [f"{e.gaps:,} gaps, {off} ns off, {negative} negative parts"]
     if e.gaps:
-        said += f"; the last token {abs(at - last) / 1e9:.2f} s {'before' if last < at else 'after'} the kill"
-    return not off and not negative and e.gaps > 0, said
+        told.append(f"the last token {abs(at - last) / 1e9:.2f} s {'before' if last < at else 'after'} the kill")
+    holds, most = not off and not negative and e.gaps > 0, evidence.allowed_ns(e)
+    late = evidence.behind_ns(e, seen.tokens, seen.at)  # while it was written
+    if not seen.missed:
+        late = max(late, at - last)  # what a kill took is in no log
+    if e.gaps and late > most:
+        holds = False
+        told.append(f"tokens came to be in the log {late / 1e9:.2f} s late, at most {most / 1e9:.2f} s")
+    said = "; ".join([seen.missed, *told] if seen.missed else told)
+    return (None if holds and seen.missed else holds), said
 
 
 def hindrance(engine: Engine, folder: Path) -> Iterator[Finding]:

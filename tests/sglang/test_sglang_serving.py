@@ -22,7 +22,7 @@ from stallbook.waits import boundary_gaps, first_tokens
 from tiny_model import words
 
 REQUESTS, AT_ONCE = 60, 16
-HOOKS = 15
+HOOKS = 16
 
 
 @dataclass
